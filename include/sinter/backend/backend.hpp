@@ -1,0 +1,92 @@
+// The contract that every backend fulfils: supports, build; and what it builds: a kernel, which makes invocations.
+//
+//   backend     one per engine (reference, jit, onednn): says yes or no to a problem, builds a kernel for it
+//   kernel      immutable, shared by threads and programs: knows its packed layouts, scratch and how it is split
+//   invocation  one thread's mutable side of a kernel: pointers are put in by repoint(), run() costs an indirect call
+//
+// A backend sees a problem and never an expression. It may not write anything before run(), nor allocate in run().
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "../base/status.hpp"
+#include "../core/buffer.hpp"
+#include "../plan/problem.hpp"
+
+namespace sinter::inline SINTER_ABI {
+
+/// What one call reads and writes, in the order of the chain's operands and outputs. An operand of role weight is the
+/// data pointer of its packed_weight. Pointers of operands without elements may be null.
+struct call_args {
+  void const* operands[max_operands] = {};
+  void* outputs[max_outputs] = {};
+  void* scratch = nullptr;  ///< kernel::scratch_bytes() bytes on a 64-byte boundary
+  /// The values of dynamic extents: the descs of this call, or null where the problem has no dynamic extent.
+  problem const* shapes = nullptr;
+};
+
+/// A weight in the layout that one kernel wants. Immutable; co-owned by whoever uses it. Kernels whose layout keys are
+/// equal may share it.
+struct packed_weight {
+  std::shared_ptr<buffer const> storage;
+  std::string layout_key;  ///< backend, shape, dtype, blocking
+  void const* data() const { return storage ? storage->data() : nullptr; }
+};
+
+/// One primitive or loop of a kernel, for explain().
+struct stage_note {
+  std::string what;            ///< the steps in the chain's text form
+  std::string implementation;  ///< "brgconv:avx512_core_bf16", "reference"
+  std::string why;             ///< why the chain was split before this stage; empty for the first
+};
+
+class invocation {
+ public:
+  /// Everything set by the last repoint() is computed. No allocation, no exception. code::ok, or why the library
+  /// underneath failed.
+  using run_function = code (*)(invocation&) noexcept;
+
+  explicit invocation(run_function run) noexcept : run_(run) {}
+  invocation(invocation const&) = delete;
+  invocation& operator=(invocation const&) = delete;
+  virtual ~invocation() = default;
+
+  /// Puts in other pointers (already validated). No allocation.
+  virtual void repoint(call_args const& args) noexcept = 0;
+  code run() noexcept { return run_(*this); }
+
+ private:
+  run_function run_;
+};
+
+class kernel {
+ public:
+  virtual ~kernel() = default;
+  virtual std::string_view backend() const noexcept = 0;
+  virtual std::size_t scratch_bytes() const noexcept = 0;
+  /// One per stage that runs; more than one means that the chain was split.
+  virtual std::vector<stage_note> stages() const = 0;
+  /// The key of the layout that operand i (a weight) is packed to.
+  virtual std::string layout_key(int operand) const = 0;
+  /// Packs a weight from any strides, in f32 or in the precision's weight dtype (f32 is rounded to nearest even).
+  /// `source` has the problem's extents.
+  virtual result<packed_weight> pack(int operand, tensor_view const& source) const = 0;
+  /// A new mutable side for one thread. May allocate.
+  virtual result<std::unique_ptr<invocation>> make_invocation() const = 0;
+};
+
+class backend {
+ public:
+  virtual ~backend() = default;
+  virtual std::string_view name() const noexcept = 0;
+  /// Yes, or no with a sentence. Never throws, never guesses: after yes, build() fails only for lack of resources or
+  /// where the library underneath decides late, and says so.
+  virtual verdict supports(problem const& p) const noexcept = 0;
+  virtual result<std::shared_ptr<kernel const>> build(problem const& p) const = 0;
+};
+
+}  // namespace sinter::inline SINTER_ABI

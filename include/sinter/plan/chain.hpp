@@ -1,0 +1,127 @@
+// The chain: one fused group as plain data, the only thing that backends ever see of an expression.
+//
+// Steps are in SSA form: step i defines value i and names the values it reads, each an operand, an earlier step or a
+// constant. A contraction is a step too (an anchor), so a prologue step stands before it, an epilogue step after it,
+// and a second anchor needs nothing new. `outputs` says which values are stored, and as what. The text form
+//   conv2d(x, w) | add b:vector | add r:tensor | relu
+// is the same in tests, the cache, logs and docs. Templates end here: flatten.hpp makes a graph, partition.hpp cuts it
+// into chains, and neither jit/ nor backend/ includes anything above this file.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "../base/inline_vector.hpp"
+#include "../core/dtype.hpp"
+#include "../core/op.hpp"
+#include "../core/precision.hpp"
+#include "../core/shape.hpp"
+
+namespace sinter::inline SINTER_ABI {
+
+/// Said by the user, so that a bias is never confused with a residual.
+enum class role : unsigned char {
+  tensor,  ///< activations, full-size or broadcast by numpy's rule
+  weight,  ///< constant: packed once
+  vector,  ///< one value per channel, that is per index of the last logical axis
+  scalar,  ///< a single value
+};
+constexpr std::string_view name_of(role r) {
+  constexpr std::string_view names[] = {"tensor", "weight", "vector", "scalar"};
+  return names[static_cast<int>(r)];
+}
+
+enum class value_kind : unsigned char { none, operand, step, constant };
+
+/// What a step reads: the index is into operands, steps or constants.
+struct value_ref {
+  value_kind kind = value_kind::none;
+  std::int16_t index = -1;
+  friend constexpr bool operator==(value_ref const&, value_ref const&) = default;
+};
+
+/// Spatial axes in logical order (D,H,W as far as there are). For a matmul only the transpositions count.
+struct contraction_attrs {
+  int stride[3] = {1, 1, 1};
+  int dilation[3] = {1, 1, 1};
+  int pad_begin[3] = {0, 0, 0};
+  int pad_end[3] = {0, 0, 0};
+  int groups = 1;
+  bool transposed_src = false;     ///< the operand's logical axes are ..., K, M
+  bool transposed_weight = false;  ///< the operand's logical axes are ..., N, K
+  friend constexpr bool operator==(contraction_attrs const&, contraction_attrs const&) = default;
+};
+
+struct step {
+  op code = op::relu;
+  dtype to = dtype::f32;  ///< op::cast only
+  float alpha = 0, beta = 0;
+  value_ref args[3];
+  std::int16_t contraction = -1;  ///< index into contractions, for an anchor
+  /// A rounding point: the value is rounded to the precision's src dtype, stored or not (a let).
+  bool rounded = false;
+  friend constexpr bool operator==(step const&, step const&) = default;
+};
+
+using name_text = inline_string<39>;
+
+struct operand {
+  name_text name;
+  sinter::role role = sinter::role::tensor;
+  dtype type = dtype::f32;
+  /// Not bound by the user: made by an earlier group.
+  bool internal = false;
+  /// Extents said in the leaf's type; empty where compile() gives them.
+  shape static_dims;
+  friend constexpr bool operator==(operand const&, operand const&) = default;
+};
+
+struct output {
+  name_text name;
+  value_ref value;  ///< a step
+  dtype type = dtype::f32;
+  bool internal = false;  ///< an intermediate that a later group reads
+  friend constexpr bool operator==(output const&, output const&) = default;
+};
+
+template <int Steps, int Operands, int Constants, int Contractions, int Outputs>
+struct basic_chain {
+  inline_vector<step, static_cast<std::size_t>(Steps)> steps;
+  inline_vector<operand, static_cast<std::size_t>(Operands)> operands;
+  inline_vector<float, static_cast<std::size_t>(Constants)> constants;
+  inline_vector<contraction_attrs, static_cast<std::size_t>(Contractions)> contractions;
+  inline_vector<output, static_cast<std::size_t>(Outputs)> outputs;
+  sinter::precision precision;
+
+  friend constexpr bool operator==(basic_chain const&, basic_chain const&) = default;
+
+  /// Index of the first contraction among the steps; -1 for a chain of pointwise steps only.
+  constexpr int anchor() const {
+    for (int i = 0; i < steps.ssize(); ++i)
+      if (steps[i].contraction >= 0) return i;
+    return -1;
+  }
+  constexpr contraction_attrs const& attrs(step const& s) const { return contractions[int{s.contraction}]; }
+  /// How many arguments of steps (not outputs) read this value.
+  constexpr int uses(value_ref v) const {
+    int n = 0;
+    for (step const& s : steps)
+      for (value_ref a : s.args)
+        if (a == v) ++n;
+    return n;
+  }
+};
+
+inline constexpr int max_steps = 64;
+inline constexpr int max_operands = 32;
+inline constexpr int max_constants = 32;
+inline constexpr int max_contractions = 2;
+inline constexpr int max_outputs = 4;
+
+using chain = basic_chain<max_steps, max_operands, max_constants, max_contractions, max_outputs>;
+
+constexpr value_ref operand_ref(int i) { return {value_kind::operand, static_cast<std::int16_t>(i)}; }
+constexpr value_ref step_ref(int i) { return {value_kind::step, static_cast<std::int16_t>(i)}; }
+constexpr value_ref constant_ref(int i) { return {value_kind::constant, static_cast<std::int16_t>(i)}; }
+
+}  // namespace sinter::inline SINTER_ABI
