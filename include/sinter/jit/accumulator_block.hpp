@@ -1,0 +1,78 @@
+// The one type where a tile kernel and an epilogue meet: where the sums are, and where the operands of later steps lie.
+//
+// A block is a tile of f32 values, rows x column vectors, held in vector registers. How the sums were made is unknown to
+// the epilogue; what follows is unknown to the tile kernel. Every operand and output of the epilogue is seen through
+// one rule: the element (row, column) of the block lies at
+//     origin + row * row_stride + column * (across == unit ? size_of(type) : 0)        [bytes]
+// so a residual is {stride, unit}, a bias {0, unit}, a value per row {stride, broadcast}, a scalar {0, broadcast}. Other
+// column strides do not exist here: rules refuse them before. The tile kernel keeps each origin up to date as it moves
+// from block to block, in a register or in a slot of its frame. Read jit/epilogue.hpp next.
+#pragma once
+
+#include <cstdint>
+
+#include "../base/inline_vector.hpp"
+#include "../core/dtype.hpp"
+#include "../core/shape.hpp"
+#include "../plan/chain.hpp"
+
+namespace sinter::inline SINTER_ABI::jit {
+
+/// The instruction set that code is generated for, whatever the machine has.
+enum class level : unsigned char {
+  avx2,         ///< AVX2, FMA, F16C: 16 ymm
+  avx512,       ///< AVX-512 F, BW, DQ, VL besides: 32 zmm, 8 masks
+  avx512_bf16,  ///< AVX512-BF16 besides
+};
+constexpr bool has_masks(level l) { return l != level::avx2; }
+constexpr int lanes_of(level l) { return has_masks(l) ? 16 : 8; }
+constexpr int vector_count_of(level l) { return has_masks(l) ? 32 : 16; }
+constexpr int vector_bytes_of(level l) { return 4 * lanes_of(l); }
+
+enum class columns : unsigned char { unit, broadcast };
+
+/// How the block sees one operand or output.
+struct block_access {
+  dtype type = dtype::f32;
+  columns across = columns::unit;
+  /// Bytes from row to row: 0 where the rows share one; `dynamic` where the value is read from the frame.
+  extent row_stride = 0;
+  std::int32_t stride_at = -1;  ///< frame offset of the row stride in bytes (int64), where it is dynamic
+  int origin_register = -1;     ///< the general register (0..15) that holds the address of element (0, 0), or
+  std::int32_t origin_at = -1;  ///< the frame offset of a slot that holds it
+};
+
+/// Sets of registers: bit i is register i.
+using register_set = std::uint32_t;
+
+struct accumulator_block {
+  level isa = level::avx2;
+  int rows = 0;        ///< rows of values; one vector register holds values of one row
+  int vectors = 0;     ///< column vectors per row
+  int first = 0;       ///< the register of (row, vector) is first + row * row_step + vector * vector_step
+  int row_step = 1;
+  int vector_step = 1;
+  int tail_lanes = 0;  ///< valid lanes of the last column vector; 0: all
+  int tail_mask = -1;  ///< AVX-512: a mask register that holds (1 << tail_lanes) - 1; -1: the epilogue makes one
+  int frame = -1;      ///< the general register that frame offsets count from; unused where nothing is in the frame
+  /// General register and offset of scratch memory of epilogue::stack_bytes() bytes (no alignment is needed).
+  int stack_register = 4;
+  std::int32_t stack_at = 0;
+  /// What the epilogue may overwrite, the accumulators aside. At least one general register; any number of vector
+  /// registers: where they are few, accumulators wait in the scratch memory.
+  register_set free_vectors = 0;
+  register_set free_masks = 0;
+  register_set free_general = 0;
+  /// One per operand of the chain, in its order; those that no epilogue step reads are ignored.
+  inline_vector<block_access, max_operands> operands;
+  /// One per output of the chain.
+  inline_vector<block_access, max_outputs> outputs;
+
+  constexpr int register_of(int row, int vector) const {
+    return first + row * row_step + vector * vector_step;
+  }
+  constexpr int lanes() const { return lanes_of(isa); }
+  constexpr bool has_tail(int vector) const { return tail_lanes != 0 && vector == vectors - 1; }
+};
+
+}  // namespace sinter::inline SINTER_ABI::jit
