@@ -30,8 +30,8 @@ class epilogue {
 
   /// Emits everything: steps, conversion, stores. The accumulators hold the anchor's sums (f32). Afterwards they,
   /// every register of the free sets and the flags hold anything; all other registers are as before. The direction
-  /// flag, MXCSR and memory outside outputs and scratch are not touched. The pool of constants that the code refers to
-  /// stands where the kernel calls assembler::constant_pool(), once, after its last return.
+  /// flag, MXCSR and memory outside outputs and scratch are not touched. Constants go
+  /// to the assembler's pool.
   void emit(assembler& a, accumulator_block const& block) const;
 };
 
