@@ -6,11 +6,13 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "../base/status.hpp"
 #include "../core/tensor_view.hpp"
+#include "../isa/isa.hpp"
 #include "chain.hpp"
 
 namespace sinter::inline SINTER_ABI {
@@ -31,6 +33,8 @@ struct problem {
   sinter::numerics numerics = sinter::numerics::strict;
   /// Index of an operand that the user declared to share memory with output 0 (element by element); -1: none.
   int in_place = -1;
+  /// The user's cap on instructions: backends ask current_isa(max_isa). Nothing: SINTER_MAX_ISA alone counts.
+  std::optional<isa> max_isa;
   friend bool operator==(problem const&, problem const&) = default;
 };
 
