@@ -14,20 +14,16 @@
 #include "../base/inline_vector.hpp"
 #include "../core/dtype.hpp"
 #include "../core/shape.hpp"
+#include "../isa/isa.hpp"
 #include "../plan/chain.hpp"
 
 namespace sinter::inline SINTER_ABI::jit {
 
-/// The instruction set that code is generated for, whatever the machine has.
-enum class level : unsigned char {
-  avx2,         ///< AVX2, FMA, F16C: 16 ymm
-  avx512,       ///< AVX-512 F, BW, DQ, VL besides: 32 zmm, 8 masks
-  avx512_bf16,  ///< AVX512-BF16 besides
-};
-constexpr bool has_masks(level l) { return l != level::avx2; }
-constexpr int lanes_of(level l) { return has_masks(l) ? 16 : 8; }
-constexpr int vector_count_of(level l) { return has_masks(l) ? 32 : 16; }
-constexpr int vector_bytes_of(level l) { return 4 * lanes_of(l); }
+/// Code is generated for a level, whatever the machine has: 16 ymm on avx2; 32 zmm and 8 masks from avx512 on.
+constexpr bool has_masks(isa level) { return includes(level, isa::avx512); }
+constexpr int lanes_of(isa level) { return has_masks(level) ? 16 : 8; }
+constexpr int vector_count_of(isa level) { return has_masks(level) ? 32 : 16; }
+constexpr int vector_bytes_of(isa level) { return 4 * lanes_of(level); }
 
 enum class columns : unsigned char { unit, broadcast };
 
@@ -46,7 +42,7 @@ struct block_access {
 using register_set = std::uint32_t;
 
 struct accumulator_block {
-  level isa = level::avx2;
+  isa level = isa::avx2;
   int rows = 0;        ///< rows of values; one vector register holds values of one row
   int vectors = 0;     ///< column vectors per row
   int first = 0;       ///< the register of (row, vector) is first + row * row_step + vector * vector_step
@@ -71,7 +67,7 @@ struct accumulator_block {
   constexpr int register_of(int row, int vector) const {
     return first + row * row_step + vector * vector_step;
   }
-  constexpr int lanes() const { return lanes_of(isa); }
+  constexpr int lanes() const { return lanes_of(level); }
   constexpr bool has_tail(int vector) const { return tail_lanes != 0 && vector == vectors - 1; }
 };
 

@@ -62,13 +62,13 @@ class assembler : private detail::code_buffer, public xb::CodeGenerator {
   /// One kernel's code has at most this many bytes.
   static constexpr std::size_t max_code_bytes = detail::code_buffer::capacity;
 
-  explicit assembler(level isa)
-      : xb::CodeGenerator(bytes ? max_code_bytes : 0, bytes.get()), isa_(isa) {
+  explicit assembler(isa level)
+      : xb::CodeGenerator(bytes ? max_code_bytes : 0, bytes.get()), level_(level) {
     xb::ClearError();
   }
 
-  level isa() const noexcept { return isa_; }
-  bool masks() const noexcept { return has_masks(isa_); }
+  isa level() const noexcept { return level_; }
+  bool masks() const noexcept { return has_masks(level_); }
 
   /// Vector register i at this level's full width.
   xb::Xmm vec(int i) const { return {masks() ? xb::Operand::ZMM : xb::Operand::YMM, i}; }
@@ -126,7 +126,7 @@ class assembler : private detail::code_buffer, public xb::CodeGenerator {
         }
   }
 
-  level isa_;
+  isa level_;
   std::deque<pooled> pool_;
 };
 

@@ -26,7 +26,7 @@ class epilogue {
   bool reads(int operand) const;
 
   /// Scratch memory that emit() may use for any block; 0 for most chains.
-  int stack_bytes(level isa) const;
+  int stack_bytes(isa level) const;
 
   /// Emits everything: steps, conversion, stores. The accumulators hold the anchor's sums (f32). Afterwards they,
   /// every register of the free sets and the flags hold anything; all other registers are as before. The direction
