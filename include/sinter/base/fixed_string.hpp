@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <utility>
 
@@ -27,6 +28,12 @@ template <char... Cs>
 struct chars {
   static constexpr char storage[sizeof...(Cs) + 1] = {Cs..., '\0'};
   static constexpr std::string_view view{storage, sizeof...(Cs)};
+  /// 64-bit FNV-1a of the characters: names are looked up by it.
+  static constexpr std::uint64_t key = [] {
+    std::uint64_t hash = 0xcbf29ce484222325ULL;
+    ((hash = (hash ^ static_cast<unsigned char>(Cs)) * 0x100000001b3ULL), ...);
+    return hash;
+  }();
 };
 
 namespace detail {

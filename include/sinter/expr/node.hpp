@@ -1,0 +1,201 @@
+// The nodes of an expression: leaves, pointwise steps, contractions, lets, maps, outputs. Plain values.
+//
+// The structure is in the type, the numbers (strides, pads, alpha, beta) are in the value. Nothing here is evaluated
+// and nothing holds a reference, so an expression may be kept, copied and returned. ops.hpp makes the nodes;
+// plan/flatten.hpp is the only reader: read it next.
+#pragma once
+
+#include <concepts>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "../base/fixed_string.hpp"
+#include "../core/tensor_view.hpp"
+#include "../plan/chain.hpp"
+
+namespace sinter::inline SINTER_ABI {
+
+/// What every node derives from; found by argument-dependent lookup together with the operators.
+struct expression_base {};
+
+template <class E>
+concept expression = std::derived_from<std::remove_cvref_t<E>, expression_base>;
+
+/// `x = image`: a view for the operand or output of that name.
+template <class Name, class Void>
+struct binding {
+  using name = Name;
+  basic_view<Void> view;
+};
+
+/// `h = expr` inside define(), or `out = expr` inside outputs().
+template <class Name, class E>
+struct definition {
+  using name = Name;
+  E value;
+};
+
+/// `x.dims(1, 56, 56, 64)`: what compile() is told of an operand's extents and, where not dense, its strides.
+template <class Name>
+struct described {
+  using name = Name;
+  shape dims;
+  sinter::strides strides;
+  bool strided = false;
+
+  /// Strides in elements, one for each extent.
+  constexpr described with_strides(sinter::strides const& s) const { return {dims, s, true}; }
+  /// The memory order of other frameworks: N,C,[D,][H,]W while the logical order stays channels-last.
+  constexpr described channels_first() const {
+    shape memory = dims;
+    int const r = dims.ssize();
+    for (int i = 2; i < r; ++i) memory[i] = dims[i - 1];
+    if (r > 2) memory[1] = dims[r - 1];
+    sinter::strides const in_memory = dense_strides(memory);
+    sinter::strides s = in_memory;
+    for (int i = 2; i < r; ++i) s[i - 1] = in_memory[i];
+    if (r > 2) s[r - 1] = in_memory[1];
+    return {dims, s, true};
+  }
+};
+
+namespace detail {
+template <class Name>
+struct describes {
+  template <std::convertible_to<extent>... Extents>
+  constexpr described<Name> dims(Extents... e) const {
+    static_assert(sizeof...(e) <= max_rank, "sinter: an operand has at most 6 axes");
+    return {shape{static_cast<extent>(e)...}, {}, false};
+  }
+  constexpr described<Name> dims(shape const& s) const { return {s, {}, false}; }
+  /// Extents and strides of a view, which is then what can be bound.
+  template <viewable V>
+  constexpr described<Name> like(V&& view) const {
+    auto const v = as_view(std::forward<V>(view));
+    return {v.dims, v.strides, !v.flat};
+  }
+};
+}  // namespace detail
+
+/// An operand that is bound by name. Extents, where given, are those of the logical axes, known at compile time.
+template <class Name, role Role, extent... Dims>
+struct leaf : expression_base, detail::describes<Name> {
+  using name = Name;
+  static constexpr sinter::role role = Role;
+
+  template <viewable V>
+  constexpr auto operator=(V&& v) const {  // NOLINT: `x = image` makes a binding
+    return binding<Name, void const>{as_view(std::forward<V>(v))};
+  }
+  /// A single value for a scalar operand: bound by address, so it has to live until the call.
+  template <element T>
+    requires(Role == role::scalar)
+  constexpr auto operator=(T const& value) const {  // NOLINT: as above
+    return binding<Name, void const>{view(&value, shape{})};
+  }
+  template <element T>
+    requires(Role == role::scalar)
+  auto operator=(T const&& value) const = delete;  // NOLINT: a temporary would be gone before the call
+};
+
+/// An output that is bound by name: `out = result`.
+template <class Name>
+struct output_leaf : detail::describes<Name> {
+  using name = Name;
+  template <viewable V>
+  constexpr auto operator=(V&& v) const {  // NOLINT: makes a binding
+    auto const view = as_view(std::forward<V>(v));
+    static_assert(std::is_same_v<std::remove_const_t<decltype(view)>, output_view>,
+                  "sinter: an output is written to, and this view is read-only");
+    return binding<Name, void>{view};
+  }
+  template <expression E>
+  constexpr auto operator=(E const& e) const {  // NOLINT: makes a definition
+    return definition<Name, E>{e};
+  }
+};
+
+struct none {};
+
+/// A unary, binary or ternary step, or a cast.
+template <op Code, class A, class B = none, class C = none>
+struct pointwise : expression_base {
+  [[no_unique_address]] A a;
+  [[no_unique_address]] B b;
+  [[no_unique_address]] C c;
+  float alpha = 0, beta = 0;
+  dtype to = dtype::f32;
+};
+
+template <op Code, class Src, class Weight, bool TransposedSrc = false, bool TransposedWeight = false>
+struct contraction : expression_base {
+  [[no_unique_address]] Src src;
+  [[no_unique_address]] Weight weight;
+  contraction_attrs attrs;
+};
+
+struct constant : expression_base {
+  float value = 0;
+};
+
+/// The last two axes exchanged; stands only directly inside matmul().
+template <class E>
+struct transposed_node : expression_base {
+  [[no_unique_address]] E inner;
+};
+
+/// A named value: defined here, and a rounding point.
+template <class Name, class E>
+struct let_node : expression_base {
+  using name = Name;
+  [[no_unique_address]] E inner;
+};
+
+/// let<"h">: refers to the value of that name; let<"h">(expr) and `h = expr` inside define() define it.
+template <class Name>
+struct let_name : expression_base {
+  using name = Name;
+  template <expression E>
+  constexpr let_node<Name, E> operator()(E const& e) const {
+    return {{}, e};
+  }
+  template <expression E>
+  constexpr definition<Name, E> operator=(E const& e) const {  // NOLINT: makes a definition
+    return {e};
+  }
+};
+
+/// The i-th parameter of a mapped lambda.
+template <int I>
+struct hole : expression_base {};
+
+/// A lambda's body, called once with holes, over the values of the arguments.
+template <class Body, class... Args>
+struct map_node;
+template <class Body, class A>
+struct map_node<Body, A> : expression_base {
+  Body body;
+  [[no_unique_address]] A a;
+};
+template <class Body, class A, class B>
+struct map_node<Body, A, B> : expression_base {
+  Body body;
+  [[no_unique_address]] A a;
+  [[no_unique_address]] B b;
+};
+
+/// Definitions in order, then the value that they lead to.
+template <class Result, class... Defs>
+struct scope : expression_base {
+  Result result;
+  std::tuple<Defs...> defs;
+};
+
+/// Several named outputs. Not an expression: nothing can be computed from it.
+template <class... Defs>
+struct output_list {
+  std::tuple<Defs...> defs;
+};
+
+}  // namespace sinter::inline SINTER_ABI
