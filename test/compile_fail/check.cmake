@@ -6,6 +6,7 @@
 #   // EXPECT-GCC: regex        for one
 #   // EXPECT-CLANG: regex
 # At least one must apply. A message that a user cannot read is a fault, so on a mismatch all is shown.
+cmake_minimum_required(VERSION 3.25)
 string(TOUPPER ${COMPILER} COMPILER_UPPER)
 file(STRINGS ${FILE} lines REGEX "^// EXPECT(-${COMPILER_UPPER})?: ")
 if(NOT lines)

@@ -1,4 +1,6 @@
 # Proves that check.cmake sees each kind of fault: it is run on small trees that have one each.
+cmake_minimum_required(VERSION 3.25)
+
 function(expect_fault name path text regex)
   set(tree ${WORK}/${name}/include)
   file(REMOVE_RECURSE ${WORK}/${name})
@@ -25,6 +27,7 @@ expect_fault(dnnl run/a.hpp "${top}#  include <oneapi/dnnl/dnnl.hpp>\n" "may not
 expect_fault(missing core/a.hpp "${top}#include <sinter/core/b.hpp>\n" "does not exist")
 expect_fault(nowhere misc/a.hpp "${top}" "belongs to no layer")
 expect_fault(good_relative core/a.hpp "${top}#include \"../config.hpp\"\n" "")
+expect_fault(good_umbrella sinter.hpp "${top}#include \"config.hpp\"\n#include \"plan/chain.hpp\"\n" "")
 expect_fault(upward_relative core/a.hpp "${top}#include \"../plan/chain.hpp\"\n" "plan/chain.hpp .layer 3")
 expect_fault(missing_relative core/a.hpp "${top}#include \"b.hpp\"\n" "does not exist")
 expect_fault(comment core/a.hpp "#pragma once\n" "does not open with a comment")

@@ -19,4 +19,4 @@ set(sinter_walls
 # Lines that a header may have: a regex of the path, then the limit; the first that matches holds.
 set(sinter_line_limits
   "^jit/" 600
-  "" 400)
+  "." 400)

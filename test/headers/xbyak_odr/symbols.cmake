@@ -1,0 +1,18 @@
+# Our object must define and use nothing of the namespace Xbyak (5Xbyak in a mangled name); the plain one
+# does, which shows that this test can see it.
+cmake_minimum_required(VERSION 3.25)
+foreach(object IN ITEMS OURS PLAIN)
+  execute_process(COMMAND ${NM} ${${object}} OUTPUT_VARIABLE symbols RESULT_VARIABLE code)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "nm ${${object}} failed")
+  endif()
+  string(REGEX MATCHALL "[^\n]*5Xbyak[^\n]*" found "${symbols}")
+  list(LENGTH found count)
+  message(STATUS "${object}: ${count} symbols of the namespace Xbyak")
+  if(object STREQUAL OURS AND count GREATER 0)
+    list(JOIN found "\n" found)
+    message(FATAL_ERROR "our object shares these with any other Xbyak in the program:\n${found}")
+  elseif(object STREQUAL PLAIN AND count EQUAL 0)
+    message(FATAL_ERROR "the plain object has no such symbol, so this test proves nothing")
+  endif()
+endforeach()

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# consume.sh WAY: one way to use Sinter from outside, called by ctest with these variables set:
+#   SOURCE   Sinter's source tree                WORK     a folder of this configuration's own
+#   CXX, CMAKE, PKG_CONFIG_PROGRAM               VERSION  what the consumer must print
+#   ONEDNN, JIT  0 or 1: what is compiled in     DNNL_DIR, XBYAK_INCLUDE  where those are
+# Way "install" comes first: it installs into WORK/stage and moves the tree to "WORK/moved here".
+set -euo pipefail
+way=$1
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+prefix="$WORK/moved here"  # a blank in the path, since users have such paths
+build=$WORK/$way
+common=(-G Ninja -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_BUILD_TYPE=Debug)
+[ -z "$DNNL_DIR" ] || common+=(-Ddnnl_DIR="$DNNL_DIR")
+[ -z "$XBYAK_INCLUDE" ] || common+=(-DSinterXbyak_INCLUDE_DIR="$XBYAK_INCLUDE")
+
+# quiet LOG COMMAND...: shows the log only on failure.
+quiet() {
+  local log=$1
+  shift
+  mkdir -p "$WORK"
+  "$@" >"$log" 2>&1 || { echo "failed: $*" >&2; cat "$log" >&2; exit 1; }
+}
+
+# The program says its version and what is compiled in.
+expect_output() {
+  local output wanted="sinter $VERSION onednn=$ONEDNN jit=$JIT"
+  output=$("$1")
+  echo "$output"
+  grep -qxF "$wanted" <<<"$output" || { echo "wanted the line: $wanted" >&2; exit 1; }
+}
+
+case $way in
+  install)
+    rm -rf "$WORK/stage" "$prefix" "$build"
+    quiet "$WORK/install.log" "$CMAKE" -S "$SOURCE" -B "$build" "${common[@]}" \
+      -DCMAKE_INSTALL_PREFIX="$WORK/stage" -DSINTER_ONEDNN="$ONEDNN" -DSINTER_JIT="$JIT" \
+      -DSINTER_TESTS=OFF -DSINTER_BENCHMARKS=OFF -DSINTER_EXAMPLES=OFF
+    quiet "$WORK/install.log" "$CMAKE" --build "$build"
+    quiet "$WORK/install.log" "$CMAKE" --install "$build"
+    mv "$WORK/stage" "$prefix"
+    # Nothing installed may know the folder that it was installed to, or came from.
+    if grep -rlF -e "$WORK/stage" -e "$SOURCE/" "$prefix"; then
+      echo "the files above name a folder of the build machine" >&2
+      exit 1
+    fi
+    ;;
+
+  find_package | add_subdirectory)
+    rm -rf "$build"
+    options=(-DCMAKE_PREFIX_PATH="$prefix")
+    if [ "$way" = add_subdirectory ]; then
+      options=(-DSINTER_SOURCE="$SOURCE" -DSINTER_ONEDNN="$ONEDNN" -DSINTER_JIT="$JIT")
+    fi
+    quiet "$WORK/$way.log" "$CMAKE" -S "$here/$way" -B "$build" "${common[@]}" "${options[@]}" \
+      -DCMAKE_INSTALL_PREFIX="$build/prefix"
+    quiet "$WORK/$way.log" "$CMAKE" --build "$build"
+    expect_output "$build/consumer"
+    expect_output "$build/consumer_headers_only"
+    quiet "$WORK/$way.log" "$CMAKE" --install "$build"
+    installed=$(cd "$build/prefix" && find . -type f)
+    [ "$installed" = ./bin/consumer ] || { echo "more was installed than asked for: $installed" >&2; exit 1; }
+    ;;
+
+  pkg_config)
+    PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name sinter.pc)")
+    export PKG_CONFIG_PATH
+    mkdir -p "$build"
+    [ "$("$PKG_CONFIG_PROGRAM" --modversion sinter)" = "$VERSION" ]
+    # eval: pkg-config escapes the blank in the path for a shell.
+    eval "flags=($("$PKG_CONFIG_PROGRAM" --cflags --libs sinter))"
+    "$CXX" -std=c++20 "$here/consumer/main.cpp" "${flags[@]}" -o "$build/consumer"
+    expect_output "$build/consumer"
+    ;;
+
+  plain_include)
+    mkdir -p "$build"
+    flags=(-DSINTER_WITH_ONEDNN="$ONEDNN" -DSINTER_WITH_JIT="$JIT")
+    libs=()
+    if [ "$ONEDNN" = 1 ]; then
+      dnnl_prefix=${DNNL_DIR%%/lib*}
+      flags+=(-isystem "$dnnl_prefix/include")
+      libs=(-L"$(dirname "$(dirname "$DNNL_DIR")")" -ldnnl)
+      [ "$dnnl_prefix" = /usr ] && flags=("${flags[@]:0:2}")  # the compiler looks there anyway
+      libs+=(-Wl,-rpath,"$(dirname "$(dirname "$DNNL_DIR")")")
+    fi
+    [ "$JIT" = 0 ] || [ "$XBYAK_INCLUDE" = /usr/include ] || flags+=(-isystem "$XBYAK_INCLUDE")
+    "$CXX" -std=c++20 -I"$SOURCE/include" "${flags[@]}" "$here/consumer/main.cpp" \
+      ${libs[@]+"${libs[@]}"} -o "$build/consumer"
+    expect_output "$build/consumer"
+    ;;
+
+  *) echo "unknown way $way" >&2; exit 2 ;;
+esac
