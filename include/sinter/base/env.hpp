@@ -1,10 +1,11 @@
 // Environment variables: the table of all that the library reads, and strict reading of one.
 //
-// A value that is not understood is an error that lists the right ones; nothing is guessed, nothing falls back in
-// silence. Unset and empty mean the same. A variable is read each time it is asked for (compile() asks, a call never
-// does), so what setenv() does in a running program counts from the next compile() on; setenv() beside a running
-// compile() is a data race of the C library's, not of ours. Users read docs/environment.md, which a test holds equal
-// to this table. What a word means is the business of the layer that asks (isa/isa.hpp, run/).
+// A value that is not understood is an error that lists the right ones; nothing is guessed, nothing
+// falls back in silence. Unset and empty mean the same. A variable is read each time it is asked
+// for (compile() asks, a call never does), so what setenv() does in a running program counts from
+// the next compile() on; setenv() beside a running compile() is a data race of the C library's, not
+// of ours. Users read docs/environment.md, which a test holds equal to this table. What a word
+// means is the business of the layer that asks (isa/isa.hpp, run/).
 #pragma once
 
 #include <cstdlib>
@@ -24,22 +25,24 @@ struct env_row {
   env code;
   char const* name;
   inline_vector<std::string_view, 6> words;  ///< the values that are understood; none: any text
-  std::string_view value;                    ///< what any text is taken for; empty where there are words
+  std::string_view value;  ///< what any text is taken for; empty where there are words
   std::string_view meaning;
 };
 
+// clang-format off
 inline constexpr env_row env_table[] = {
     {env::backend, "SINTER_BACKEND", {"reference", "onednn", "jit"}, "",
      "compile for this backend alone; what it cannot do is refused"},
     {env::max_isa, "SINTER_MAX_ISA", {"reference", "avx2", "avx512", "avx512_bf16", "amx"}, "",
      "use no instructions above this level; it caps what the CPU has and never raises it"},
     {env::verbose, "SINTER_VERBOSE", {"0", "1", "2"}, "",
-     "1: one CSV line on stderr for each compile; 2: and one for each call"},
+     "1: one CSV line for each compile; 2: and one for each call"},
     {env::jit_dump, "SINTER_JIT_DUMP", {}, "path prefix",
      "write the machine code of each generated kernel to a file whose name begins so"},
     {env::jit_profile, "SINTER_JIT_PROFILE", {"perf"}, "",
      "tell a profiler the names and addresses of generated kernels (perf: its map file)"},
 };
+// clang-format on
 inline constexpr int env_count = static_cast<int>(env::count_);
 static_assert(sizeof(env_table) / sizeof(env_table[0]) == env_count);
 static_assert([] {
@@ -58,10 +61,11 @@ inline std::optional<std::string> env_text(char const* name) {
 }
 inline std::optional<std::string> env_text(env which) { return env_text(row_of(which).name); }
 
-/// The index into `words` of a variable's value; nothing where it is unset or empty. Any other value, also one that
-/// differs in case or has spaces around it, is code::bad_environment:
+/// The index into `words` of a variable's value; nothing where it is unset or empty. Any other
+/// value, also one that differs in case or has spaces around it, is code::bad_environment:
 ///   sinter: SINTER_MAX_ISA is 'avx3'; wanted one of reference, avx2, avx512, avx512_bf16, amx
-inline result<std::optional<int>> env_choice(char const* name, std::span<std::string_view const> words) {
+inline result<std::optional<int>> env_choice(char const* name,
+                                             std::span<std::string_view const> words) {
   std::optional<std::string> const given = env_text(name);
   if (!given) return std::optional<int>{};
   std::string wanted;
@@ -69,15 +73,17 @@ inline result<std::optional<int>> env_choice(char const* name, std::span<std::st
     if (words[i] == *given) return std::optional<int>(static_cast<int>(i));
     wanted += (i == 0 ? "" : ", ") + std::string(words[i]);
   }
-  return failure{code::bad_environment, "sinter: " + std::string(name) + " is '" + *given + "'; wanted " +
-                                            (words.size() == 1 ? "" : "one of ") + wanted};
+  return failure{code::bad_environment, "sinter: " + std::string(name) + " is '" + *given +
+                                            "'; wanted " + (words.size() == 1 ? "" : "one of ") +
+                                            wanted};
 }
 inline result<std::optional<int>> env_choice(env which) {
   env_row const& row = row_of(which);
   return env_choice(row.name, std::span(row.words.data(), row.words.size()));
 }
 
-/// The first variable of the table whose value is not understood, as an error: compile() asks this before it starts.
+/// The first variable of the table whose value is not understood, as an error: compile() asks this
+/// before it starts.
 inline status check_environment() {
   for (env_row const& row : env_table) {
     if (row.words.empty()) continue;
