@@ -13,12 +13,18 @@ trap 'rm -rf "$work"' EXIT
 
 # Xbyak and oneDNN are others' headers, and need not stand such macros: those of ours that reach them are
 # tried in the other modes only.
-reaches_others() { "$cxx" "@$flags" -MM "$1" | grep -qE 'jit/assembler\.hpp|backend/onednn'; }
+reaches_others() { "$cxx" "@$flags" -MM "$1" 2>/dev/null | grep -qE 'jit/assembler\.hpp|backend/onednn'; }
 
 case $mode in
   plain) extra=() ;;
   no-exceptions) extra=(-fno-exceptions -fno-rtti) ;;
-  hostile-macros) extra=(-include "$here/hostile_macros.hpp") ;;
+  hostile-macros)
+    # First what our headers include of others, standard and system headers alike.
+    find "$include" -name '*.hpp' -exec sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*<\(.*\)>.*/\1/p' {} + |
+      grep -vE '^(sinter|xbyak|oneapi)/|dnnl' | sort -u |
+      sed 's|.*|#if __has_include(<&>)\n#include <&>\n#endif|' >"$work/prelude.hpp"
+    extra=(-include "$work/prelude.hpp" -include "$here/hostile_macros.hpp")
+    ;;
   *) echo "unknown mode $mode" >&2; exit 2 ;;
 esac
 
