@@ -8,6 +8,7 @@
 // into chains, and neither jit/ nor backend/ includes anything above this file.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <string_view>
 
@@ -52,6 +53,9 @@ struct contraction_attrs {
   friend constexpr bool operator==(contraction_attrs const&, contraction_attrs const&) = default;
 };
 
+/// Equality of floats in a cache key: 0 and -0 are two values, NaN equals itself.
+constexpr bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
+
 struct step {
   op code = op::relu;
   dtype to = dtype::f32;  ///< op::cast only
@@ -60,7 +64,11 @@ struct step {
   std::int16_t contraction = -1;  ///< index into contractions, for an anchor
   /// A rounding point: the value is rounded to the precision's src dtype, stored or not (a let).
   bool rounded = false;
-  friend constexpr bool operator==(step const&, step const&) = default;
+  friend constexpr bool operator==(step const& a, step const& b) {
+    return a.code == b.code && a.to == b.to && same_bits(a.alpha, b.alpha) && same_bits(a.beta, b.beta) &&
+           a.args[0] == b.args[0] && a.args[1] == b.args[1] && a.args[2] == b.args[2] &&
+           a.contraction == b.contraction && a.rounded == b.rounded;
+  }
 };
 
 using name_text = inline_string<39>;
@@ -93,7 +101,13 @@ struct basic_chain {
   inline_vector<output, static_cast<std::size_t>(Outputs)> outputs;
   sinter::precision precision;
 
-  friend constexpr bool operator==(basic_chain const&, basic_chain const&) = default;
+  friend constexpr bool operator==(basic_chain const& a, basic_chain const& b) {
+    if (a.constants.size() != b.constants.size()) return false;
+    for (int i = 0; i < a.constants.ssize(); ++i)
+      if (!same_bits(a.constants[i], b.constants[i])) return false;
+    return a.steps == b.steps && a.operands == b.operands && a.contractions == b.contractions &&
+           a.outputs == b.outputs && a.precision == b.precision;
+  }
 
   /// Index of the first contraction among the steps; -1 for a chain of pointwise steps only.
   constexpr int anchor() const {
