@@ -101,7 +101,8 @@ class chain_parser {
     o.name = word("a value");
     o.role = of_contraction && position == 1 ? role::weight : role::tensor;
     bool typed = false;
-    while (take(":")) {
+    while (text_.substr(at_, 1) == ":") {  // no space inside a value: a precision has one before it
+      ++at_;
       auto const name = word("a role or a dtype");
       bool is_role = false;
       for (role r : {role::tensor, role::weight, role::vector, role::scalar}) {
@@ -114,7 +115,7 @@ class chain_parser {
       o.type = type();
       typed = true;
     }
-    if (text_.substr(at_, 1) == "[") {  // a precision has a space before it
+    if (text_.substr(at_, 1) == "[") {
       ++at_;
       o.static_dims = read_dims();
     }
