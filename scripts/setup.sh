@@ -130,6 +130,11 @@ apt_quiet() {
   fi
 }
 
+# A source of somebody else's that cannot be reached is no reason to stop: what is wanted may well be known.
+apt_update() {
+  (apt_quiet update "$@") || say "apt-get update failed (above); going on with the lists that are there."
+}
+
 # The version that apt would install, without epoch; nothing if apt has none.
 apt_candidate() {
   LC_ALL=C apt-cache policy "$1" | sed -n 's/^  Candidate: \([0-9]*:\)\{0,1\}//p' | grep -v none
@@ -207,7 +212,7 @@ Pin-Priority: 990
 PINS
   # An older Debian 12 does not know the newer suite's signing key yet.
   apt_quiet install --no-remove --only-upgrade debian-archive-keyring
-  apt_quiet update -o Dir::Etc::sourcelist="$apt_source" -o Dir::Etc::sourceparts=- \
+  apt_update -o Dir::Etc::sourcelist="$apt_source" -o Dir::Etc::sourceparts=- \
     -o APT::Get::List-Cleanup=0
 }
 
@@ -243,7 +248,7 @@ apt_install() {
 
 apt_setup() {
   [ "$(id -u)" = 0 ] || refuse_without_root "$@"
-  apt_quiet update
+  apt_update
   if needs_next_suite "$@"; then
     if [ -n "$(debian_sources)" ]; then
       add_next_suite
