@@ -50,7 +50,7 @@ class invocation {
   /// underneath failed.
   using run_function = code (*)(invocation&) noexcept;
 
-  explicit invocation(run_function run) noexcept : run_(run) {}
+  explicit invocation(run_function function) noexcept : run_(function) {}
   invocation(invocation const&) = delete;
   invocation& operator=(invocation const&) = delete;
   virtual ~invocation() = default;
