@@ -1,0 +1,104 @@
+// The portable backend: every valid problem, on every CPU, by the oracle itself. The backend of last resort.
+//
+// Weights are packed to dense row-major order in the chain's dtype. A kernel is its problem; an invocation is a set of
+// pointers. Results are those of reference/evaluate.hpp: double inside, rounded where docs/precision.md says.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "../plan/text.hpp"
+#include "../plan/view_check.hpp"
+#include "../reference/evaluate.hpp"
+#include "backend.hpp"
+
+namespace sinter::inline SINTER_ABI {
+
+/// Copies a view of any strides to dense row-major memory of dtype `to`, rounding to nearest even.
+inline void copy_dense(void* out, dtype to, tensor_view const& source) {
+  extent const count = element_count(source.dims);
+  shape index = source.dims;
+  for (extent& e : index) e = 0;
+  for (extent n = 0; n < count; ++n) {
+    extent offset = 0;
+    for (int i = 0; i < index.ssize(); ++i) offset += index[i] * source.strides[i];
+    store(out, to, n, load<double>(source.data, source.type, offset));
+    for (int i = index.ssize() - 1; i >= 0 && ++index[i] == source.dims[i]; --i) index[i] = 0;
+  }
+}
+
+class reference_kernel final : public kernel, public std::enable_shared_from_this<reference_kernel> {
+ public:
+  explicit reference_kernel(problem p) : problem_(std::move(p)) {}
+
+  std::string_view backend() const noexcept override { return "reference"; }
+  std::size_t scratch_bytes() const noexcept override { return evaluate_scratch_bytes(problem_.chain); }
+  std::vector<stage_note> stages() const override {
+    return {{std::string(text(problem_.chain).view()), "reference", {}}};
+  }
+  std::string layout_key(int operand) const override {
+    tensor_desc const& d = problem_.operands[detail::at(operand)];
+    return "reference " + to_string(d.dims) + " " + std::string(name_of(d.type));
+  }
+  result<packed_weight> pack(int operand, tensor_view const& source) const override {
+    tensor_desc const& d = problem_.operands[detail::at(operand)];
+    if (is_dynamic(d.dims))
+      return failure{code::unsupported, "sinter: weight " + detail::quoted(problem_.chain.operands[operand].name) +
+                                            " has dynamic extents and cannot be packed"};
+    tensor_view from = source;
+    if (from.flat && element_count(from.dims) == element_count(d.dims)) {
+      from.dims = d.dims;
+      from.strides = dense_strides(d.dims);
+    }
+    bool const from_f32 = is_floating(d.type) && from.type == dtype::f32;
+    tensor_desc const wanted{from_f32 ? dtype::f32 : d.type, d.dims, from.strides};
+    if (status st = check_view("weight", problem_.chain.operands[operand].name, wanted, from); !st.ok())
+      return st.error();
+    auto const bytes = static_cast<std::size_t>(element_count(d.dims)) * static_cast<std::size_t>(size_of(d.type));
+    auto storage = std::make_shared<buffer>(bytes);
+    if (storage->failed())
+      return failure{code::out_of_memory, "sinter: no memory for " + std::to_string(bytes) + " bytes of packed weights"};
+    copy_dense(storage->data(), d.type, from);
+    return packed_weight{std::move(storage), layout_key(operand)};
+  }
+  result<std::unique_ptr<invocation>> make_invocation() const override;
+
+  sinter::problem const& described() const noexcept { return problem_; }
+
+ private:
+  problem problem_;
+};
+
+class reference_invocation final : public invocation {
+ public:
+  explicit reference_invocation(std::shared_ptr<reference_kernel const> k) noexcept
+      : invocation(&execute), kernel_(std::move(k)) {}
+  void repoint(call_args const& args) noexcept override { args_ = args; }
+
+ private:
+  static code execute(invocation& base) noexcept {
+    auto const& self = static_cast<reference_invocation&>(base);
+    problem const& p = self.args_.shapes != nullptr ? *self.args_.shapes : self.kernel_->described();
+    evaluate(p, self.args_.operands, self.args_.outputs, self.args_.scratch);
+    return code::ok;
+  }
+
+  std::shared_ptr<reference_kernel const> kernel_;
+  call_args args_;
+};
+
+inline result<std::unique_ptr<invocation>> reference_kernel::make_invocation() const {
+  return std::unique_ptr<invocation>(std::make_unique<reference_invocation>(shared_from_this()));
+}
+
+class reference_backend final : public backend {
+ public:
+  std::string_view name() const noexcept override { return "reference"; }
+  verdict supports(problem const&) const noexcept override { return verdict::yes(); }
+  result<std::shared_ptr<kernel const>> build(problem const& p) const override {
+    return std::shared_ptr<kernel const>(std::make_shared<reference_kernel>(p));
+  }
+};
+
+}  // namespace sinter::inline SINTER_ABI

@@ -1,0 +1,88 @@
+// Plain arithmetic on short runs of numbers: what the evaluator is made of, in double (the oracle) or float (a pass).
+//
+// An Arithmetic is a policy: a number type with load, fill, rounding, the pointwise ops and sums of products. Another
+// one (a number with an error bound) lives with the tests. The op is looked up once per run, outside the element
+// loop, so that compilers can vectorise. Read reference/evaluator.hpp next.
+#pragma once
+
+#include "../plan/chain.hpp"
+#include "scalar.hpp"
+
+namespace sinter::inline SINTER_ABI {
+
+template <class Real>
+struct plain_arithmetic {
+  using number = Real;
+
+  static void load(Real* out, void const* base, dtype t, extent offset, extent stride, int n) {
+    switch (t) {
+      case dtype::f32: return gather<float>(out, base, offset, stride, n);
+      case dtype::bf16: return gather<bfloat16>(out, base, offset, stride, n);
+      case dtype::f16: return gather<float16>(out, base, offset, stride, n);
+      case dtype::s32: return gather<std::int32_t>(out, base, offset, stride, n);
+      case dtype::s8: return gather<std::int8_t>(out, base, offset, stride, n);
+      case dtype::u8: return gather<std::uint8_t>(out, base, offset, stride, n);
+    }
+  }
+  static void fill(Real* out, float v, int n) {
+    for (int j = 0; j < n; ++j) out[j] = static_cast<Real>(v);
+  }
+  static void round(Real* values, dtype t, int n) {
+    if (t == dtype::f32 && sizeof(Real) == sizeof(float)) return;
+    for (int j = 0; j < n; ++j) values[j] = rounded(t, values[j]);
+  }
+
+  /// out = the meaning of a pointwise step; as many args as its arity.
+  static void apply(step const& s, Real* out, Real const* const (&args)[3], int n) {
+    Real const alpha = static_cast<Real>(s.alpha), beta = static_cast<Real>(s.beta);
+    Real const *a = args[0], *b = args[1], *c = args[2];
+    visit_pointwise(s.code, [&]<op Code>() {
+      constexpr op_class kind = row_of(Code).kind;
+      if constexpr (kind == op_class::unary) {
+        for (int j = 0; j < n; ++j) out[j] = unary_meaning<Code>(a[j], alpha, beta);
+      } else if constexpr (kind == op_class::binary) {
+        for (int j = 0; j < n; ++j) out[j] = binary_meaning<Code>(a[j], b[j]);
+      } else {
+        for (int j = 0; j < n; ++j) out[j] = ternary_meaning<Code>(a[j], b[j], c[j]);
+      }
+    });
+  }
+
+  /// sums[j] += a * b[j]
+  static void add_products(Real* sums, Real a, Real const* b, int n) {
+    for (int j = 0; j < n; ++j) sums[j] += a * b[j];
+  }
+  /// sum += a[0] * b[0] + ...
+  static void add_dot(Real& sum, Real const* a, Real const* b, int n) {
+    for (int j = 0; j < n; ++j) sum += a[j] * b[j];
+  }
+  /// The sums are complete: each has this many products.
+  static void finish(Real*, extent /*products*/, int /*n*/) {}
+
+ private:
+  template <class T>
+  static Real widen(T v) {
+    if constexpr (requires { to_float(v); } && !std::is_arithmetic_v<T>) {
+      return static_cast<Real>(to_float(v));
+    } else {
+      return static_cast<Real>(v);
+    }
+  }
+  template <class T>
+  static void gather(Real* out, void const* base, extent offset, extent stride, int n) {
+    T const* p = static_cast<T const*>(base) + offset;
+    if (stride == 1) {
+      for (int j = 0; j < n; ++j) out[j] = widen(p[j]);
+    } else {
+      for (int j = 0; j < n; ++j) out[j] = widen(p[j * stride]);
+    }
+  }
+};
+
+/// Writes n values as elements of dtype t, rounded once.
+template <class Real>
+void scatter(void* base, dtype t, extent offset, extent stride, Real const* values, int n) {
+  for (int j = 0; j < n; ++j) store(base, t, offset + j * stride, values[j]);
+}
+
+}  // namespace sinter::inline SINTER_ABI
