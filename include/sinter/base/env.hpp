@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "inline_vector.hpp"
 #include "status.hpp"
@@ -36,7 +37,7 @@ inline constexpr env_row env_table[] = {
     {env::max_isa, "SINTER_MAX_ISA", {"reference", "avx2", "avx512", "avx512_bf16", "amx"}, "",
      "use no instructions above this level; it caps what the CPU has and never raises it"},
     {env::verbose, "SINTER_VERBOSE", {"0", "1", "2"}, "",
-     "1: one CSV line for each compile; 2: and one for each call"},
+     "1: one CSV line on standard error for each compile; 2: and one for each call"},
     {env::jit_dump, "SINTER_JIT_DUMP", {}, "path prefix",
      "write the machine code of each generated kernel to a file whose name begins so"},
     {env::jit_profile, "SINTER_JIT_PROFILE", {"perf"}, "",
@@ -68,14 +69,17 @@ inline result<std::optional<int>> env_choice(char const* name,
                                              std::span<std::string_view const> words) {
   std::optional<std::string> const given = env_text(name);
   if (!given) return std::optional<int>{};
-  std::string wanted;
-  for (std::size_t i = 0; i < words.size(); ++i) {
+  for (std::size_t i = 0; i < words.size(); ++i)
     if (words[i] == *given) return std::optional<int>(static_cast<int>(i));
-    wanted += (i == 0 ? "" : ", ") + std::string(words[i]);
+  std::string sentence = "sinter: ";
+  sentence += name;
+  sentence += " is '" + *given + "'; wanted ";
+  if (words.size() > 1) sentence += "one of ";
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) sentence += ", ";
+    sentence += words[i];
   }
-  return failure{code::bad_environment, "sinter: " + std::string(name) + " is '" + *given +
-                                            "'; wanted " + (words.size() == 1 ? "" : "one of ") +
-                                            wanted};
+  return failure{code::bad_environment, std::move(sentence)};
 }
 inline result<std::optional<int>> env_choice(env which) {
   env_row const& row = row_of(which);

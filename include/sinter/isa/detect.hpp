@@ -204,6 +204,12 @@ class cpu_override {
   cpu_source const& before_;
 };
 
+/// The CPU that detection looks at: the real one, or that of a cpu_override.
+inline cpu_source const& current_cpu() {
+  std::lock_guard const lock(detail::this_process.guard);
+  return *detail::this_process.source;
+}
+
 /// The features of the CPU that this process runs on, whatever SINTER_MAX_ISA says.
 inline features detected_isa() {
   detail::process_cpu& process = detail::this_process;

@@ -155,8 +155,11 @@ constexpr std::string_view name_of(feature f) { return row_of(f).name; }
 /// "avx f16c fma": the names in the table's order, with a blank between; "none" for the empty set.
 inline std::string names_of(features set) {
   std::string text;
-  for (feature_row const& row : feature_table)
-    if (set.has(row.code)) text += (text.empty() ? "" : " ") + std::string(row.name);
+  for (feature_row const& row : feature_table) {
+    if (!set.has(row.code)) continue;
+    if (!text.empty()) text += ' ';
+    text += row.name;
+  }
   return text.empty() ? "none" : text;
 }
 
