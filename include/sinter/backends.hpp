@@ -1,0 +1,43 @@
+// The backends that are compiled in, and the definitions that need them.
+//
+// sinter.hpp includes this under plain -I; with SINTER_EXTERN_BACKENDS one translation unit does (src/backends.cpp),
+// and no other sees dnnl.hpp or xbyak.h. The order of the table below is the order in which dispatch asks.
+#pragma once
+
+#include "config.hpp"
+
+#if SINTER_WITH_JIT && __has_include("backend/jit.hpp")
+#include "backend/jit.hpp"
+#define SINTER_DETAIL_HAS_JIT 1
+#else
+#define SINTER_DETAIL_HAS_JIT 0
+#endif
+#if SINTER_WITH_ONEDNN
+#include "backend/onednn.hpp"
+#endif
+#include "backend/reference.hpp"
+#include "run/program_core_impl.hpp"
+
+namespace sinter::inline SINTER_ABI {
+
+SINTER_API backend_list backends() {
+#if SINTER_DETAIL_HAS_JIT
+  static jit_backend const jit;
+#endif
+#if SINTER_WITH_ONEDNN
+  static onednn_backend const onednn;
+#endif
+  static reference_backend const reference;
+  static backend const* const table[] = {
+#if SINTER_DETAIL_HAS_JIT
+    &jit,
+#endif
+#if SINTER_WITH_ONEDNN
+    &onednn,
+#endif
+    &reference,
+  };
+  return table;
+}
+
+}  // namespace sinter::inline SINTER_ABI

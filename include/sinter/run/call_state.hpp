@@ -1,0 +1,316 @@
+// What one thread's call needs: invocations, an arena, the views of the moment. accept() checks everything, settle()
+// puts the pointers in, run() computes.
+//
+// accept() writes nothing but this state, so a refused call leaves no trace in the user's memory. After the first
+// call none of the three allocates, unless dynamic extents outgrow the arena. A group whose outputs have no element is
+// not run: nothing is read or written for it. Read run/program_core_impl.hpp next.
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+#include "aliasing.hpp"
+#include "program_core.hpp"
+#include "program_plan.hpp"
+
+namespace sinter::inline SINTER_ABI::detail {
+
+struct call_state {
+  std::shared_ptr<program_plan const> plan;
+  std::vector<std::unique_ptr<invocation>> invocations;  ///< one per group
+  std::vector<int> active;                               ///< groups that have something to compute
+  std::vector<problem> shapes;  ///< one per group, where the program is dynamic
+  std::vector<arena_item> items;
+  std::vector<int> order;
+  buffer arena;
+  // As bound last: by slot, weights by use. `seen` counts views per slot during accept().
+  std::vector<tensor_view> inputs;
+  std::vector<output_view> outputs;
+  std::vector<void const*> weights;
+  std::vector<shape>
+      dims;  ///< of the dynamic inputs; empty for a flat view, whose extents follow from others
+  bool resolved = false;     ///< `shapes` are those of `dims`
+  std::vector<packed> held;  ///< packs that a bound call keeps alive
+  std::vector<unsigned char> seen;
+
+  problem const& problem_of(int g) const {
+    return shapes.empty() ? plan->group(g).problem : shapes[at(g)];
+  }
+  tensor_desc const& input_desc(int slot) const {
+    input_slot const& s = plan->inputs[at(slot)];
+    return problem_of(s.group).operands[at(s.operand)];
+  }
+  tensor_desc const& output_desc(int slot) const {
+    output_slot const& s = plan->outputs[at(slot)];
+    return problem_of(s.group).outputs[at(s.output)];
+  }
+
+  static result<std::unique_ptr<call_state>> make(std::shared_ptr<program_plan const> plan);
+  status accept(program_core::views operands, program_core::packs packs,
+                program_core::outputs results);
+  void settle() noexcept;
+  code run() noexcept;
+  /// The invocation that is all there is to run; null where it is none, several, or each call is to be logged.
+  invocation* only() const noexcept {
+    return active.size() == 1 && plan->said.verbose < 2 ? invocations[at(active[0])].get()
+                                                        : nullptr;
+  }
+
+ private:
+  status take_views(program_core::views operands, program_core::outputs results);
+  status take_weight(weight_use const& use, program_core::packs packs, void const*& data) const;
+  status resolve_shapes();
+  status resolve_group(int g);
+  status plan_again();
+  status check_all() const;
+  status check_apart() const;
+  void const* input_at(group_plan const& group, int i) const noexcept;
+  void* arena_at(int item) noexcept {
+    return arena.data() == nullptr ? nullptr : arena.data() + items[at(item)].offset;
+  }
+  bool computes(int g) const noexcept;
+  code run_logged(int g) noexcept;
+};
+
+inline result<std::unique_ptr<call_state>> call_state::make(
+    std::shared_ptr<program_plan const> plan) {
+  auto s = std::make_unique<call_state>();
+  for (group_plan const& g : plan->groups) {
+    auto made = g.chosen.kernel->make_invocation();
+    if (!made) return made.error();
+    s->invocations.push_back(std::move(*made));
+    if (plan->dynamic) s->shapes.push_back(g.problem);
+  }
+  s->active.reserve(plan->groups.size());
+  s->items = plan->items;
+  s->order.resize(s->items.size());
+  s->arena = buffer(plan->arena_bytes);
+  if (s->arena.failed())
+    return failure{code::out_of_memory, "sinter: no memory for an arena of " +
+                                            std::to_string(plan->arena_bytes) + " bytes"};
+  s->inputs.resize(plan->inputs.size());
+  s->outputs.resize(plan->outputs.size());
+  s->weights.resize(plan->weight_uses.size());
+  if (plan->dynamic) s->dims.resize(plan->inputs.size());
+  s->seen.resize(plan->inputs.size() + plan->outputs.size());
+  s->plan = std::move(plan);
+  return s;
+}
+
+/// Every operand and output once, by name.
+inline status call_state::take_views(program_core::views operands, program_core::outputs results) {
+  std::fill(seen.begin(), seen.end(), static_cast<unsigned char>(0));
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    std::string_view const name = operands[i].name;
+    int const slot = find_named(plan->inputs, name, i);
+    if (slot < 0 && find_named(plan->weights, name) >= 0)
+      return bad("weight " + quoted(name) +
+                 " is given as a view; pack() it and give the packed weights");
+    if (slot < 0)
+      return bad(quoted(name) + " is no operand; there are " + list_names(plan->inputs));
+    if (seen[at(slot)]++ != 0) return bad("operand " + quoted(name) + " is given twice");
+    inputs[at(slot)] = operands[i].view;
+  }
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    int const slot = find_named(plan->outputs, results[i].name, i);
+    if (slot < 0)
+      return bad(quoted(results[i].name) + " is no output; there are " + list_names(plan->outputs));
+    if (seen[plan->inputs.size() + at(slot)]++ != 0)
+      return bad("output " + quoted(results[i].name) + " is given twice");
+    outputs[at(slot)] = results[i].view;
+  }
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    if (seen[i] != 0) continue;
+    bool const input = i < plan->inputs.size();
+    return bad((input ? "operand " : "output ") +
+               quoted(input ? plan->inputs[i].name : plan->outputs[i - plan->inputs.size()].name) +
+               " is not given");
+  }
+  return {};
+}
+
+/// The data of one weight in the layout that one kernel wants.
+inline status call_state::take_weight(weight_use const& use, program_core::packs packs,
+                                      void const*& data) const {
+  name_text const& name = plan->weights[at(use.slot)].name;
+  packed_weight const* found = nullptr;
+  packed_weight const* other = nullptr;
+  for (packed const* p : packs) {
+    packed::entry const* const e = p->find(name);
+    if (e == nullptr) continue;
+    for (packed_weight const& w : e->layouts) {
+      if (w.layout_key != use.layout_key) {
+        other = &w;
+        continue;
+      }
+      if (found != nullptr)
+        return bad("weight " + quoted(name) + " is in two of the packs that are given");
+      found = &w;
+    }
+  }
+  if (found != nullptr) {
+    data = found->data();
+    return {};
+  }
+  if (other != nullptr)
+    return bad("weight " + quoted(name) + " was packed for another kernel: its layout is '" +
+               other->layout_key + "', and '" + use.layout_key +
+               "' is wanted; pack it with this program");
+  return bad("weight " + quoted(name) + " is in none of the packs that are given");
+}
+
+inline status call_state::accept(program_core::views operands, program_core::packs packs,
+                                 program_core::outputs results) {
+  if (status st = take_views(operands, results); !st.ok()) return st;
+  for (std::size_t i = 0; i < plan->weight_uses.size(); ++i)
+    if (status st = take_weight(plan->weight_uses[i], packs, weights[i]); !st.ok()) return st;
+  if (plan->dynamic)
+    if (status st = resolve_shapes(); !st.ok()) return st;
+  if (status st = check_all(); !st.ok()) return st;
+  return check_apart();
+}
+
+/// Extents of this call, group after group. Nothing is done where they are those of the call before.
+inline status call_state::resolve_shapes() {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    input_slot const& s = plan->inputs[i];
+    if (!is_dynamic(plan->group(s.group).problem.operands[at(s.operand)].dims)) continue;
+    shape const now = inputs[i].flat ? shape{} : inputs[i].dims;
+    resolved = resolved && dims[i] == now;
+    dims[i] = now;
+  }
+  if (resolved) return {};
+  for (int g = 0; g < static_cast<int>(shapes.size()); ++g)
+    if (status st = resolve_group(g); !st.ok()) return st;
+  if (status st = plan_again(); !st.ok()) return st;
+  resolved = true;
+  return {};
+}
+
+inline status call_state::resolve_group(int g) {
+  group_plan const& group = plan->group(g);
+  shape actual[max_operands];
+  for (int i = 0; i < group.operands.ssize(); ++i) {
+    place const from = group.operands[i];
+    if (!is_dynamic(group.problem.operands[at(i)].dims)) continue;
+    if (from.from == source::arena) {
+      output_slot const& made = plan->makers[at(from.index)];
+      actual[i] = shapes[at(made.group)].outputs[at(made.output)].dims;
+    } else if (from.from == source::input) {
+      bool const settled = dims[at(from.index)].empty() && plan->inputs[at(from.index)].group < g;
+      actual[i] = settled ? input_desc(from.index).dims : dims[at(from.index)];
+    }
+  }
+  if (status st =
+          resolve_into(shapes[at(g)], group.problem, std::span(actual, group.operands.size()));
+      !st.ok())
+    return st;
+  for (int i = 0; i < group.outputs.ssize(); ++i)
+    if (group.outputs[i].from == source::arena)
+      items[at(group.outputs[i].index)].bytes =
+          static_cast<std::size_t>(byte_span(shapes[at(g)].outputs[at(i)]));
+  return {};
+}
+
+inline status call_state::plan_again() {
+  std::size_t const bytes = plan_arena(items, order);
+  if (bytes == arena_overflow)
+    return bad("the intermediates of this call have more than 2^63 - 1 bytes");
+  if (bytes <= arena.size()) return {};
+  buffer bigger(bytes);
+  if (bigger.failed())
+    return failure{code::out_of_memory,
+                   "sinter: no memory for an arena of " + std::to_string(bytes) + " bytes"};
+  arena = std::move(bigger);
+  return {};
+}
+
+inline status call_state::check_all() const {
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (status st =
+            check_view("operand", plan->inputs[i].name, input_desc(static_cast<int>(i)), inputs[i]);
+        !st.ok())
+      return st;
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (status st = check_view("output", plan->outputs[i].name, output_desc(static_cast<int>(i)),
+                               outputs[i]);
+        !st.ok())
+      return st;
+  return {};
+}
+
+/// No output shares an element with an operand or another output, but for the pair that in_place names.
+inline status call_state::check_apart() const {
+  for (std::size_t o = 0; o < outputs.size(); ++o) {
+    tensor_desc const& out = output_desc(static_cast<int>(o));
+    std::string_view const name = plan->outputs[o].name;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      tensor_desc const& in = input_desc(static_cast<int>(i));
+      bool const declared = static_cast<int>(i) == plan->in_place_input &&
+                            static_cast<int>(o) == plan->in_place_output;
+      if (declared && inputs[i].data != outputs[o].data && element_count(in.dims) > 0)
+        return bad("operand " + quoted(plan->inputs[i].name) +
+                   " was declared to share the memory of output " + quoted(name) +
+                   "; the same pointer is wanted for both");
+      if (!declared && share_elements(in, inputs[i].data, out, outputs[o].data))
+        return bad("output " + quoted(name) + " overlaps operand " + quoted(plan->inputs[i].name) +
+                   "; separate memory is wanted, or options::in_place");
+    }
+    for (std::size_t q = 0; q < o; ++q)
+      if (share_elements(output_desc(static_cast<int>(q)), outputs[q].data, out, outputs[o].data))
+        return bad("output " + quoted(name) + " overlaps output " + quoted(plan->outputs[q].name) +
+                   "; separate memory is wanted");
+  }
+  return {};
+}
+
+inline bool call_state::computes(int g) const noexcept {
+  problem const& p = problem_of(g);
+  for (int i = 0; i < p.chain.outputs.ssize(); ++i)
+    if (element_count(p.outputs[at(i)].dims) != 0) return true;
+  return false;
+}
+
+inline void call_state::settle() noexcept {
+  active.clear();
+  for (int g = 0; g < static_cast<int>(plan->groups.size()); ++g) {
+    if (!computes(g)) continue;
+    group_plan const& group = plan->group(g);
+    call_args args;
+    for (int i = 0; i < group.operands.ssize(); ++i) {
+      place const from = group.operands[i];
+      args.operands[i] = from.from == source::input    ? inputs[at(from.index)].data
+                         : from.from == source::weight ? weights[at(from.index)]
+                                                       : arena_at(from.index);
+    }
+    for (int i = 0; i < group.outputs.ssize(); ++i) {
+      place const to = group.outputs[i];
+      args.outputs[i] = to.from == source::output ? outputs[at(to.index)].data : arena_at(to.index);
+    }
+    args.scratch = arena_at(group.scratch);
+    args.shapes = shapes.empty() ? nullptr : &shapes[at(g)];
+    invocations[at(g)]->repoint(args);
+    active.push_back(g);
+  }
+}
+
+inline code call_state::run() noexcept {
+  bool const logged = plan->said.verbose >= 2;
+  for (int g : active)
+    if (code const c = logged ? run_logged(g) : invocations[at(g)]->run(); c != code::ok) return c;
+  return code::ok;
+}
+
+/// The line of SINTER_VERBOSE=2: sinter,call,backend,implementation,"problem",microseconds
+inline code call_state::run_logged(int g) noexcept {
+  auto const start = std::chrono::steady_clock::now();
+  code const c = invocations[at(g)]->run();
+  double const us =
+      std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  print_line("call", plan->group(g).chosen, problem_of(g), us);
+  return c;
+}
+
+}  // namespace sinter::inline SINTER_ABI::detail

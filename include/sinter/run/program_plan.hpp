@@ -1,0 +1,88 @@
+// What a program is once it is compiled: groups with their kernels, who reads what, and the plan of the arena.
+//
+// Slots are the user's names: inputs, weights, outputs. Each operand and output of a group is a place: a slot or an
+// item of the arena (an intermediate). Immutable after program_builder; call_state.hpp holds what a call changes.
+// run/program_builder.hpp makes it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "../plan/view_check.hpp"
+#include "arena_plan.hpp"
+#include "dispatch.hpp"
+
+namespace sinter::inline SINTER_ABI::detail {
+
+enum class source : unsigned char { input, weight, output, arena };
+
+/// The index is of an input, of a weight_use, of an output or of an arena item.
+struct place {
+  source from = source::input;
+  int index = -1;
+};
+
+struct group_plan {
+  sinter::problem problem;
+  selection chosen;
+  inline_vector<place, max_operands> operands;
+  inline_vector<place, max_outputs> outputs;
+  int scratch = -1;  ///< arena item
+};
+
+/// An operand that is bound by a view. Its description is that of its first use.
+struct input_slot {
+  name_text name;
+  int group = -1, operand = -1;
+};
+struct output_slot {
+  name_text name;
+  int group = -1, output = -1;
+};
+struct weight_slot {
+  name_text name;
+  tensor_desc desc;  ///< dense, in the chain's dtype
+};
+/// One kernel that reads a weight.
+struct weight_use {
+  int slot = -1, group = -1, operand = -1;
+  std::string layout_key;
+};
+
+struct program_plan {
+  std::vector<group_plan> groups;
+  std::vector<input_slot> inputs;
+  std::vector<output_slot> outputs;
+  std::vector<weight_slot> weights;
+  std::vector<weight_use> weight_uses;
+  std::vector<arena_item> items;  ///< of dynamic extents: bytes are 0, planned at the call
+  std::vector<output_slot>
+      makers;  ///< of the items: the output that an item holds; group -1 for scratch
+  std::size_t arena_bytes = 0;
+  bool dynamic = false;
+  int in_place_input = -1, in_place_output = -1;  ///< slots that share memory
+  sinter::numerics numerics = sinter::numerics::strict;
+  std::optional<isa> own_cap;
+  settings said;
+
+  group_plan const& group(int i) const { return groups[static_cast<std::size_t>(i)]; }
+};
+
+/// Index of the element with that name; -1 if there is none. `likely` is tried first.
+template <class Slots>
+int find_named(Slots const& slots, std::string_view name, std::size_t likely = 0) {
+  if (likely < slots.size() && slots[likely].name == name) return static_cast<int>(likely);
+  for (std::size_t i = 0; i < slots.size(); ++i)
+    if (slots[i].name == name) return static_cast<int>(i);
+  return -1;
+}
+
+template <class Slots>
+std::string list_names(Slots const& slots) {
+  std::string names;
+  for (auto const& s : slots) names += (names.empty() ? "" : ", ") + quoted(s.name);
+  return names.empty() ? "none" : names;
+}
+
+}  // namespace sinter::inline SINTER_ABI::detail

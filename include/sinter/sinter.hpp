@@ -1,0 +1,22 @@
+// Sinter: chains of neural-network operations written as C++ expressions, run as fused kernels.
+//
+//   constexpr auto x = sinter::tensor<"x">;
+//   constexpr auto w = sinter::weight<"w">;
+//   constexpr auto b = sinter::vector<"b">;
+//   auto kernel = sinter::compile<sinter::bf16>(sinter::relu(sinter::matmul(x, w) + b), x.dims(32, 512), w.dims(512, 64));
+//
+// The umbrella: everything a user needs. With SINTER_EXTERN_BACKENDS (CMake target sinter::backends) it is free of
+// dnnl.hpp and xbyak.h. The tutorial is docs/tutorial.md.
+#pragma once
+
+#include "config.hpp"
+#include "core/tensor_view.hpp"
+#include "run/options.hpp"
+#include "run/program_core.hpp"
+#if __has_include("run/program.hpp")
+#include "run/program.hpp"
+#endif
+
+#if !SINTER_EXTERN_BACKENDS
+#include "backends.hpp"
+#endif
