@@ -48,11 +48,12 @@ void copy_row(T* out, T const* row) {
 }
 template <int Count>
 void interleave_rows(bfloat16* out, bfloat16 const* even, bfloat16 const* odd) {
-  std::uint16_t low[Count], high[Count];
-  std::uint32_t pairs[Count];
+  constexpr std::size_t count = Count;
+  std::uint16_t low[count], high[count];
+  std::uint32_t pairs[count];
   std::memcpy(low, even, sizeof low);
   std::memcpy(high, odd, sizeof high);
-  for (int i = 0; i < Count; ++i) pairs[i] = low[i] | (std::uint32_t{high[i]} << 16);
+  for (std::size_t i = 0; i < count; ++i) pairs[i] = low[i] | (std::uint32_t{high[i]} << 16);
   std::memcpy(out, pairs, sizeof pairs);
 }
 

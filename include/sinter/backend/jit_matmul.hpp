@@ -1,0 +1,284 @@
+// The JIT backend's matmul: which problems it takes, how one is laid out, packed and driven.
+//
+// matmul_plan is what is known when a kernel is built; matmul_geometry is where everything lies in one call, batch axes
+// folded into rows as far as strides allow. The generated kernel (jit/matmul.hpp) computes rows x all columns; here are
+// the loops that stand outside of it: batches, blocks of rows that fit a cache, copies of an operand whose elements do
+// not lie as the kernel reads them. A problem with none of these is one call of generated code.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "../jit/matmul.hpp"
+#include "../jit/pack.hpp"
+#include "../plan/problem.hpp"
+
+namespace sinter::inline SINTER_ABI::jit {
+
+struct matmul_plan {
+  matmul_shape shape;
+  matmul_accesses accesses;
+  int src = 0, weight = 0;    ///< operands of the chain
+  bool transposed_src = false, transposed_weight = false;
+  bool packed_weight = true;  ///< the second operand is a weight; otherwise each call packs it
+  extent k = 0, n = 0;
+  extent block_rows = 0;  ///< rows that one call of the kernel takes at most
+  std::size_t panel_scratch = 0, row_scratch = 0;
+
+  panel_layout panels() const { return {shape.kind, lanes_of(shape.level), k, n}; }
+  std::size_t scratch_bytes() const { return panel_scratch + row_scratch; }
+};
+
+inline constexpr int max_batch_axes = max_rank - 2;
+
+/// Where everything lies: element (batch..., row, column) of each operand. Strides in bytes but a_column.
+struct matmul_geometry {
+  int batch_axes = 0;
+  extent batch[max_batch_axes] = {};
+  extent rows = 0;
+  extent a_row = 0, a_column = 0;
+  extent a_batch[max_batch_axes] = {};
+  extent b_row = 0, b_column = 0;  ///< elements; of an operand that is packed in the call
+  extent b_batch[max_batch_axes] = {};
+  struct access {
+    extent row = 0;
+    extent batch[max_batch_axes] = {};
+  };
+  access accesses[max_operands + max_outputs];
+
+  bool empty() const {
+    for (int i = 0; i < batch_axes; ++i)
+      if (batch[i] == 0) return true;
+    return rows == 0;
+  }
+};
+
+namespace detail {
+
+using sinter::detail::at;
+using sinter::detail::quoted;
+
+/// The stride of axis i counted from the end (1 is the last), 0 where the operand is broadcast along it.
+inline extent stride_from_end(tensor_desc const& d, int i) {
+  if (i > d.dims.ssize()) return 0;
+  return d.dims[d.dims.ssize() - i] == 1 ? 0 : d.strides[d.strides.ssize() - i];
+}
+
+inline tensor_desc const& desc_of(problem const& p, matmul_access const& a) {
+  return a.output ? p.outputs[at(a.index)] : p.operands[at(a.index)];
+}
+
+/// Bytes from one matrix of a packed weight to the next along its batch axis i (from the end, 3 is the first).
+inline extent packed_stride(matmul_plan const& plan, tensor_desc const& weight, int i) {
+  int const rank = weight.dims.ssize();
+  if (i > rank || weight.dims[rank - i] == 1) return 0;
+  extent matrices = 1;
+  for (int j = 3; j < i; ++j) matrices *= weight.dims[rank - j];
+  return matrices * plan.panels().bytes();
+}
+
+/// Makes axis 0 of the batch one with the rows where all operands allow it.
+inline bool fold_rows(matmul_geometry& g, int accesses) {
+  if (g.batch_axes == 0) return false;
+  auto const fits = [&](extent batch, extent row) { return g.rows == 1 || g.batch[0] == 1 || batch == row * g.rows; };
+  bool ok = (g.b_batch[0] == 0 || g.batch[0] == 1) && fits(g.a_batch[0], g.a_row);
+  for (int i = 0; i < accesses; ++i) ok = ok && fits(g.accesses[i].batch[0], g.accesses[i].row);
+  if (!ok) return false;
+  if (g.rows == 1) {
+    g.a_row = g.a_batch[0];
+    for (int i = 0; i < accesses; ++i) g.accesses[i].row = g.accesses[i].batch[0];
+  }
+  g.rows *= g.batch[0];
+  --g.batch_axes;
+  for (int j = 0; j < g.batch_axes; ++j) {
+    g.batch[j] = g.batch[j + 1];
+    g.a_batch[j] = g.a_batch[j + 1];
+    g.b_batch[j] = g.b_batch[j + 1];
+    for (int i = 0; i < accesses; ++i) g.accesses[i].batch[j] = g.accesses[i].batch[j + 1];
+  }
+  return true;
+}
+
+}  // namespace detail
+
+/// Batch axis 0 is the innermost. `p` has no dynamic extent.
+inline matmul_geometry geometry_of(matmul_plan const& plan, problem const& p) {
+  using detail::at, detail::stride_from_end;
+  matmul_geometry g;
+  tensor_desc const& src = p.operands[at(plan.src)];
+  tensor_desc const& weight = p.operands[at(plan.weight)];
+  extent const src_bytes = size_of(src.type), weight_bytes = size_of(weight.type);
+  int const rank = p.domain.ssize();
+  g.batch_axes = rank - 2;
+  g.rows = p.domain[rank - 2];
+  g.a_row = stride_from_end(src, plan.transposed_src ? 1 : 2) * src_bytes;
+  g.a_column = stride_from_end(src, plan.transposed_src ? 2 : 1);
+  g.b_row = stride_from_end(weight, plan.transposed_weight ? 1 : 2);
+  g.b_column = stride_from_end(weight, plan.transposed_weight ? 2 : 1);
+  for (int j = 0; j < g.batch_axes; ++j) {
+    g.batch[j] = p.domain[rank - 3 - j];
+    g.a_batch[j] = stride_from_end(src, j + 3) * src_bytes;
+    g.b_batch[j] = plan.packed_weight ? detail::packed_stride(plan, weight, j + 3)
+                                      : stride_from_end(weight, j + 3) * weight_bytes;
+  }
+  for (int i = 0; i < plan.accesses.ssize(); ++i) {
+    tensor_desc const& d = detail::desc_of(p, plan.accesses[i]);
+    g.accesses[i].row = stride_from_end(d, 2) * size_of(d.type);
+    for (int j = 0; j < g.batch_axes; ++j) g.accesses[i].batch[j] = stride_from_end(d, j + 3) * size_of(d.type);
+  }
+  while (detail::fold_rows(g, plan.accesses.ssize())) {
+  }
+  return g;
+}
+
+namespace detail {
+
+inline verdict refuse(std::string why) { return verdict::no("sinter: jit: " + std::move(why)); }
+
+inline verdict check_matmul_chain(chain const& c) {
+  int const anchor = c.anchor();
+  int contractions = 0;
+  for (step const& s : c.steps) contractions += s.contraction >= 0 ? 1 : 0;
+  if (contractions != 1) return refuse("a chain of " + std::to_string(contractions) + " contractions; one is wanted");
+  step const& s = c.steps[anchor];
+  for (int i = 0; i < 2; ++i)
+    if (s.args[i].kind != value_kind::operand)
+      return refuse("steps on an input of matmul before it (a prologue) are not generated");
+  for (value_ref v : {s.args[0], s.args[1]})
+    if (!is_floating(c.operands[int{v.index}].type))
+      return refuse("operand " + quoted(c.operands[int{v.index}].name) + " of matmul is " +
+                    std::string(name_of(c.operands[int{v.index}].type)) + "; f32, bf16 or f16 is wanted");
+  return epilogue::supports(c, anchor);
+}
+
+/// Elements along the last axis lie side by side, or are one for all columns.
+inline verdict check_columns(std::string const& who, tensor_desc const& d, extent n, bool output) {
+  if (d.dims.empty() || d.dims.back() == 1 || n <= 1 || d.strides.empty()) return verdict::yes();
+  extent const stride = d.strides.back();
+  if (stride == 1 || (stride == 0 && !output)) return verdict::yes();
+  return refuse(who + " has the stride " + std::to_string(stride) + " along its last axis; 1 is wanted");
+}
+
+inline columns columns_of(tensor_desc const& d, extent n) {
+  if (d.dims.empty() || (d.dims.back() == 1 && n != 1)) return columns::broadcast;
+  return n > 1 && !d.strides.empty() && d.strides.back() == 0 ? columns::broadcast : columns::unit;
+}
+
+inline verdict check_matmul_layout(problem const& p, epilogue const& e) {
+  chain const& c = p.chain;
+  extent const n = p.domain.back();
+  for (int i = 0; i < c.operands.ssize(); ++i)
+    if (e.reads(i)) {
+      std::string const who = "operand " + quoted(c.operands[i].name);
+      if (c.operands[i].role == role::weight) return refuse(who + " is a weight that a pointwise step reads");
+      if (verdict v = check_columns(who, p.operands[at(i)], n, false); !v) return v;
+    }
+  for (int i = 0; i < c.outputs.ssize(); ++i) {
+    std::string const who = "output " + quoted(c.outputs[i].name);
+    if (!(p.outputs[at(i)].dims == p.domain))
+      return refuse(who + " of " + to_string(p.outputs[at(i)].dims) + " has other extents than the product of " +
+                    to_string(p.domain));
+    if (verdict v = check_columns(who, p.outputs[at(i)], n, true); !v) return v;
+  }
+  return verdict::yes();
+}
+
+}  // namespace detail
+
+/// What a matmul of the chain reads.
+struct matmul_operands {
+  int src, weight;
+  contraction_attrs attrs;
+};
+inline matmul_operands operands_of(chain const& c) {
+  step const& s = c.steps[c.anchor()];
+  return {s.args[0].index, s.args[1].index, c.attrs(s)};
+}
+
+inline verdict supports_matmul(problem const& p) {
+  if (verdict v = detail::check_matmul_chain(p.chain); !v) return v;
+  matmul_operands const o = operands_of(p.chain);
+  tensor_desc const& weight = p.operands[detail::at(o.weight)];
+  int const rank = weight.dims.ssize();
+  extent const k = weight.dims[o.attrs.transposed_weight ? rank - 1 : rank - 2], n = p.domain.back();
+  if (k == dynamic || n == dynamic || is_dynamic(weight.dims))
+    return detail::refuse("operand " + detail::quoted(p.chain.operands[o.weight].name) + " of " + to_string(weight.dims) +
+                          " has a dynamic extent; only rows and batches may be dynamic");
+  if (k > (std::numeric_limits<std::int32_t>::max)() / 16)
+    return detail::refuse("K = " + std::to_string(k) + " is more than 2^27");
+  return detail::check_matmul_layout(p, epilogue(p.chain, p.chain.anchor()));
+}
+
+namespace detail {
+
+inline void add_accesses(matmul_plan& plan, problem const& p, epilogue const& e) {
+  auto const add = [&](bool output, int i, tensor_desc const& d) {
+    bool moves = false;
+    for (int j = 0; j + 1 < d.dims.ssize(); ++j) moves = moves || d.dims[j] != 1;
+    plan.accesses.push_back({output, i, d.type, columns_of(d, p.domain.back()), moves});
+  };
+  for (int i = 0; i < p.chain.outputs.ssize(); ++i) add(true, i, p.outputs[at(i)]);
+  for (int i = 0; i < p.chain.operands.ssize(); ++i)
+    if (e.reads(i)) add(false, i, p.operands[at(i)]);
+}
+
+/// Rows per call of the kernel: a block of the first operand that a large cache keeps while the panels pass by; smaller
+/// where it is a copy.
+inline extent rows_per_call(matmul_shape const& s, extent k) {
+  constexpr extent in_place_bytes = extent{4} << 20, copied_bytes = extent{512} << 10;
+  extent const row = copied_row_bytes(s.kind, k);
+  extent const rows = (s.direct ? in_place_bytes : copied_bytes) / (row > 0 ? row : 1);
+  extent const tile = tile_rows(s.level);
+  return std::clamp(rows / tile, extent{2}, extent{1} << 17) * tile;
+}
+
+inline row_counts counts_of_rows(extent rows, extent block_rows, int tile) {
+  row_counts c = counts_of(split_rows(rows % block_rows, tile));
+  if (rows >= block_rows) c |= counts_of(split_rows(block_rows, tile));
+  return c;
+}
+
+}  // namespace detail
+
+/// Only where supports_matmul() says yes.
+inline matmul_plan plan_matmul(problem const& p, epilogue const& e, isa level) {
+  using detail::at;
+  matmul_operands const o = operands_of(p.chain);
+  tensor_desc const& src = p.operands[at(o.src)];
+  tensor_desc const& weight = p.operands[at(o.weight)];
+  int const rank = weight.dims.ssize();
+  matmul_plan plan;
+  plan.src = o.src;
+  plan.weight = o.weight;
+  plan.transposed_src = o.attrs.transposed_src;
+  plan.transposed_weight = o.attrs.transposed_weight;
+  plan.packed_weight = p.chain.operands[o.weight].role == role::weight;
+  plan.n = p.domain.back();
+  plan.k = weight.dims[o.attrs.transposed_weight ? rank - 1 : rank - 2];
+  detail::add_accesses(plan, p, e);
+
+  matmul_shape& s = plan.shape;
+  s.level = level;
+  s.kind = product_for(level, src.type, weight.type);
+  bool const unit_columns = src.strides.empty() ? !o.attrs.transposed_src
+                                                : detail::stride_from_end(src, o.attrs.transposed_src ? 2 : 1) == 1;
+  s.direct = src.type == row_of(s.kind).a && (unit_columns || plan.k <= 1);
+  s.looped_epilogue = !has_masks(level);
+  s.k = plan.k;
+  s.full_panels = plan.n >= tile_columns(level);
+  s.tail_columns = plan.panels().tail_columns();
+  plan.block_rows = detail::rows_per_call(s, plan.k);
+  int const tile = tile_rows(level);
+  s.counts = is_dynamic(p) ? all_counts(tile)
+                           : detail::counts_of_rows(geometry_of(plan, p).rows, plan.block_rows, tile);
+  if (!plan.packed_weight) plan.panel_scratch = round_up(static_cast<std::size_t>(plan.panels().bytes()), 64);
+  if (!s.direct) {
+    extent rows = plan.block_rows;
+    if (!is_dynamic(p)) rows = std::min(rows, geometry_of(plan, p).rows);
+    plan.row_scratch = static_cast<std::size_t>(rows * copied_row_bytes(s.kind, plan.k));
+  }
+  return plan;
+}
+
+}  // namespace sinter::inline SINTER_ABI::jit

@@ -1,0 +1,296 @@
+// The matmul kernel: the loops around a tile in generated code, and the frame through which C++ drives it.
+//
+// One call computes rows x all columns of one matrix product with its epilogue: for each panel of the second operand,
+// for each tile of rows: K loop, epilogue. All extents but K and the width of the last panel are read from the frame, so
+// one kernel serves every M and N, every stride, and M known only at the call. What is in the cache key (matmul_shape and
+// the epilogue's chain) is what the code depends on, nothing else. Batches, copies of operands and blocks of rows that
+// fit a cache are backend/jit_matmul.hpp's business.
+//
+// The epilogue is emitted row by row, and tiles with fewer rows enter it further down. Where registers are few, or the
+// chain so long that its code would not fit, the sums wait in the frame and one row's code runs in a loop.
+#pragma once
+
+#include "epilogue.hpp"
+#include "registers.hpp"
+#include "tile_avx2.hpp"
+#include "tile_avx512.hpp"
+
+namespace sinter::inline SINTER_ABI::jit {
+
+/// What the kernel's code depends on, beside the steps of the chain.
+struct matmul_shape {
+  isa level = isa::avx2;
+  product kind = product::f32;
+  bool direct = true;  ///< the first operand is read in place; see tile
+  bool looped_epilogue = false;
+  bool full_panels = false;  ///< there are panels of tile_columns(level)
+  int tail_columns = 0;      ///< of the last, narrower panel; 0: there is none
+  row_counts counts = 0;     ///< tiles that occur
+  extent k = 0;
+  friend bool operator==(matmul_shape const&, matmul_shape const&) = default;
+};
+
+/// One operand or output of the epilogue.
+struct matmul_access {
+  bool output = false;
+  int index = 0;
+  dtype type = dtype::f32;
+  columns across = columns::unit;
+  bool moves = false;  ///< another row may be another address
+  friend bool operator==(matmul_access const&, matmul_access const&) = default;
+};
+using matmul_accesses = inline_vector<matmul_access, max_operands + max_outputs>;
+
+/// The argument of a kernel: filled by C++, its last part written by the kernel itself. matmul_frame_bytes() long.
+struct matmul_frame {
+  void const* a = nullptr;
+  std::int64_t lda = 0;  ///< bytes from row to row
+  void const* b = nullptr;
+  std::int64_t full_panels = 0;
+  std::int64_t full_panel_bytes = 0;
+  std::int64_t blocks = 0, low_blocks = 0;  ///< row_split
+  std::int64_t high = 0;
+  // Written by the kernel.
+  std::int64_t panels_left = 0, column = 0, rows_left = 0, spilled = 0;
+  void const* panel = nullptr;
+
+  struct access {
+    void const* origin = nullptr;  ///< of row 0, column 0
+    std::int64_t row_stride = 0;   ///< bytes
+    void const* at = nullptr;      ///< written by the kernel
+  };
+  access accesses[max_operands + max_outputs];
+  alignas(64) std::byte spill[8 * tile_vectors * 64];
+  std::byte scratch[64];  ///< the epilogue's, as long as it wants
+};
+
+using matmul_entry = void (*)(matmul_frame*);
+
+inline std::size_t matmul_frame_bytes(epilogue const& e, isa level) {
+  return offsetof(matmul_frame, scratch) + round_up(static_cast<std::size_t>(e.stack_bytes(level)) + 1, 64);
+}
+
+class matmul_generator {
+ public:
+  matmul_generator(assembler& a, matmul_shape const& s, matmul_accesses const& accesses, epilogue const& e)
+      : a_(a), s_(s), accesses_(accesses), epilogue_(e) {
+    for (int i = 1; i <= tile_rows(s_.level); ++i)
+      if (occurs(i)) most_rows_ = i;
+    while (least_rows_ < most_rows_ && !occurs(least_rows_)) ++least_rows_;
+  }
+
+  void emit() {
+    int const saved = saved_registers();
+    for (int i = 0; i < saved; ++i) a_.push(g(saved_in_order[i]));
+    a_.mov(g(r.lda), field(offsetof(matmul_frame, lda)));
+    if (most_rows_ >= 4) a_.lea(g(r.lda3), a_.ptr[g(r.lda) + g(r.lda) * 2]);
+    a_.mov(g(r.scratch), field(offsetof(matmul_frame, b)));
+    a_.mov(field(offsetof(matmul_frame, panel)), g(r.scratch));
+    a_.mov(field(offsetof(matmul_frame, column)), 0);
+    if (s_.full_panels) emit_full_panels();
+    if (s_.tail_columns > 0) emit_tail_panel();
+    a_.vzeroupper();
+    for (int i = saved; i-- > 0;) a_.pop(g(saved_in_order[i]));
+    a_.ret();
+  }
+
+ private:
+  // rdi holds the frame throughout. Origins stand in registers as far as there are any.
+  static constexpr int frame = 7, block_count = 11;
+  static constexpr tile_registers r{0, 8, 9, 10, 2, 1, 1};
+  static constexpr int origin_registers[] = {6, 3, 5, 12, 13, 14, 15};
+  static constexpr int saved_in_order[] = {3, 5, 12, 13, 14, 15};
+  static constexpr int origins_in_registers = 7;
+  static constexpr register_set free_general = 1U << 1 | 1U << 2 | 1U << 8;
+  static constexpr int tail_mask = 7;
+
+  static xb::Reg64 g(int i) { return assembler::general(i); }
+  xb::Address field(std::size_t offset) const { return a_.qword[g(frame) + offset]; }
+  static std::size_t access_field(int i, std::size_t member) {
+    return offsetof(matmul_frame, accesses) + static_cast<std::size_t>(i) * sizeof(matmul_frame::access) + member;
+  }
+  static std::size_t at_field(int i) { return access_field(i, offsetof(matmul_frame::access, at)); }
+  static int stack_at() { return static_cast<int>(offsetof(matmul_frame, scratch)); }
+
+  int saved_registers() const {
+    int const n = accesses_.ssize() < origins_in_registers ? accesses_.ssize() : origins_in_registers;
+    return n > 1 ? n - 1 : 0;
+  }
+
+  void emit_full_panels() {
+    xb::Label again, done;
+    a_.mov(g(r.count), field(offsetof(matmul_frame, full_panels)));
+    a_.test(g(r.count), g(r.count));
+    a_.jz(done, xb::CodeGenerator::T_NEAR);
+    a_.mov(field(offsetof(matmul_frame, panels_left)), g(r.count));
+    a_.L(again);
+    emit_panel(tile_vectors, 0);
+    a_.mov(g(r.count), field(offsetof(matmul_frame, full_panel_bytes)));
+    a_.add(field(offsetof(matmul_frame, panel)), g(r.count));
+    a_.add(field(offsetof(matmul_frame, column)), immediate(tile_columns(s_.level)));
+    a_.dec(field(offsetof(matmul_frame, panels_left)));
+    a_.jnz(again, xb::CodeGenerator::T_NEAR);
+    a_.L(done);
+  }
+  void emit_tail_panel() {
+    int const lanes = lanes_of(s_.level), valid = s_.tail_columns % lanes;
+    if (has_masks(s_.level) && valid > 0) {
+      a_.mov(xb::Reg32(r.count), (std::uint64_t{1} << valid) - 1);
+      a_.kmovw(assembler::mask(tail_mask), xb::Reg32(r.count));
+    }
+    emit_panel((s_.tail_columns + lanes - 1) / lanes, valid);
+  }
+
+  // All rows of one panel.
+  void emit_panel(int vectors, int tail_lanes) {
+    emit_origins();
+    a_.mov(g(r.a0), field(offsetof(matmul_frame, a)));
+    a_.mov(g(block_count), field(offsetof(matmul_frame, blocks)));
+    xb::Label next_block;
+    a_.align(32);
+    a_.L(next_block);
+    a_.mov(g(r.b), field(offsetof(matmul_frame, panel)));
+    if (most_rows_ > 4) a_.lea(g(r.a1), a_.ptr[g(r.a0) + g(r.lda) * 4]);
+    if (s_.looped_epilogue) emit_tiles_looped(vectors, tail_lanes);
+    else emit_tiles(vectors, tail_lanes);
+    a_.dec(g(block_count));
+    a_.jnz(next_block, xb::CodeGenerator::T_NEAR);
+  }
+
+  // at = origin + column * size, or the origin itself where all columns share an element.
+  void emit_origins() {
+    if (!accesses_.empty()) a_.mov(g(r.count), field(offsetof(matmul_frame, column)));
+    for (int i = 0; i < accesses_.ssize(); ++i) {
+      xb::Reg64 const to = g(i < origins_in_registers ? origin_registers[i] : r.a1);
+      a_.mov(to, field(access_field(i, offsetof(matmul_frame::access, origin))));
+      if (accesses_[i].across == columns::unit) a_.lea(to, a_.ptr[to + g(r.count) * size_of(accesses_[i].type)]);
+      if (i >= origins_in_registers) a_.mov(field(at_field(i)), to);
+    }
+  }
+  void advance_row() {
+    for (int i = 0; i < accesses_.ssize(); ++i) {
+      if (!accesses_[i].moves) continue;
+      xb::Address const stride = field(access_field(i, offsetof(matmul_frame::access, row_stride)));
+      if (i < origins_in_registers) {
+        a_.add(g(origin_registers[i]), stride);
+      } else {
+        a_.mov(g(r.count), stride);
+        a_.add(field(at_field(i)), g(r.count));
+      }
+    }
+  }
+
+  bool occurs(int rows) const { return (s_.counts >> rows & 1U) != 0; }
+
+  // Jumps to the tile of this block's number of rows; falls through for the smallest.
+  void dispatch(xb::Label* of_rows) {
+    if (least_rows_ == most_rows_) return;
+    a_.mov(g(r.count), field(offsetof(matmul_frame, high)));
+    a_.cmp(field(offsetof(matmul_frame, low_blocks)), g(block_count));  // carry: not yet among the low blocks
+    a_.adc(g(r.count), immediate(-1));
+    for (int rows = most_rows_; rows > least_rows_; --rows) {
+      if (!occurs(rows)) continue;
+      a_.cmp(g(r.count), immediate(rows));
+      a_.je(of_rows[rows], xb::CodeGenerator::T_NEAR);
+    }
+  }
+  template <class Then>
+  void emit_k_loops(int vectors, Then&& then) {
+    xb::Label of_rows[16];
+    dispatch(of_rows);
+    for (int rows = least_rows_; rows <= most_rows_; ++rows) {
+      if (!occurs(rows)) continue;
+      a_.L(of_rows[rows]);
+      tile const t{s_.kind, rows, vectors, s_.k, s_.direct};
+      std::int32_t const advanced =
+          has_masks(s_.level) ? tile_avx512(a_, t, r).emit() : tile_avx2(a_, t, r).emit();
+      if (advanced != 0) a_.sub(g(r.a0), immediate(advanced));
+      a_.imul(g(r.count), g(r.lda), rows);
+      a_.add(g(r.a0), g(r.count));
+      then(rows);
+    }
+  }
+
+  void emit_tiles(int vectors, int tail_lanes) {
+    xb::Label of_rows[16];
+    emit_k_loops(vectors, [&](int rows) {
+      if (rows != most_rows_) a_.jmp(of_rows[rows], xb::CodeGenerator::T_NEAR);
+    });
+    register_set const accumulators = set_of_range(0, tile_rows(s_.level) * tile_vectors);
+    for (int rows = most_rows_; rows > 0; --rows) {
+      a_.L(of_rows[rows]);
+      int const first = accumulator_of(s_.level, rows, 0, 0);
+      emit_epilogue(first, vectors, tail_lanes, (all_vectors() & ~accumulators) | set_of_range(0, first));
+      advance_row();
+    }
+  }
+
+  // The sums go to the frame, then row by row through one copy of the epilogue.
+  void emit_tiles_looped(int vectors, int tail_lanes) {
+    xb::Label rows_stored, next_row;
+    int const vector_bytes = vector_bytes_of(s_.level);
+    emit_k_loops(vectors, [&](int rows) {
+      for (int i = 0; i < rows; ++i)
+        for (int j = 0; j < vectors; ++j)
+          a_.vmovups(a_.ptr[g(frame) + offsetof(matmul_frame, spill) + bytes((i * vectors + j) * vector_bytes)],
+                     a_.vec(accumulator_of(s_.level, rows, i, j)));
+      a_.mov(field(offsetof(matmul_frame, rows_left)), immediate(rows));
+      if (rows != most_rows_) a_.jmp(rows_stored, xb::CodeGenerator::T_NEAR);
+    });
+    a_.L(rows_stored);
+    a_.lea(g(r.count), a_.ptr[g(frame) + offsetof(matmul_frame, spill)]);
+    a_.mov(field(offsetof(matmul_frame, spilled)), g(r.count));
+    a_.L(next_row);
+    a_.mov(g(r.count), field(offsetof(matmul_frame, spilled)));
+    for (int j = 0; j < vectors; ++j) a_.vmovups(a_.vec(j), a_.ptr[g(r.count) + bytes(j * vector_bytes)]);
+    emit_epilogue(0, vectors, tail_lanes, all_vectors() & ~set_of_range(0, vectors));
+    advance_row();
+    a_.add(field(offsetof(matmul_frame, spilled)), immediate(vectors * vector_bytes));
+    a_.dec(field(offsetof(matmul_frame, rows_left)));
+    a_.jnz(next_row, xb::CodeGenerator::T_NEAR);
+  }
+
+  register_set all_vectors() const { return has_masks(s_.level) ? ~register_set{0} : 0xffffU; }
+
+  // One row of values in registers first, first + 1, ...
+  void emit_epilogue(int first, int vectors, int tail_lanes, register_set free) {
+    accumulator_block block;
+    block.level = s_.level;
+    block.rows = 1;
+    block.vectors = vectors;
+    block.first = first;
+    block.tail_lanes = tail_lanes;
+    block.tail_mask = has_masks(s_.level) && tail_lanes > 0 ? tail_mask : -1;
+    block.frame = frame;
+    block.stack_register = frame;
+    block.stack_at = stack_at();
+    block.free_vectors = free;
+    block.free_masks = has_masks(s_.level) ? 0x7eU : 0;
+    block.free_general = free_general;
+    for (int i = 0; i < accesses_.ssize(); ++i) {
+      matmul_access const& from = accesses_[i];
+      block_access to;
+      to.type = from.type;
+      to.across = from.across;
+      if (i < origins_in_registers) to.origin_register = origin_registers[i];
+      else to.origin_at = static_cast<std::int32_t>(at_field(i));
+      std::size_t const index = static_cast<std::size_t>(from.index);
+      if (from.output) {
+        if (block.outputs.size() <= index) block.outputs.resize(index + 1);
+        block.outputs[index] = to;
+      } else {
+        if (block.operands.size() <= index) block.operands.resize(index + 1);
+        block.operands[index] = to;
+      }
+    }
+    epilogue_.emit(a_, block);
+  }
+
+  assembler& a_;
+  matmul_shape s_;
+  matmul_accesses accesses_;
+  epilogue const& epilogue_;
+  int most_rows_ = 0, least_rows_ = 1;
+};
+
+}  // namespace sinter::inline SINTER_ABI::jit

@@ -1,0 +1,125 @@
+// The K loop of a tile, but for its innermost step: addresses of rows, unrolling, independent sums, the odd end.
+//
+// A tile is `rows` x `vectors` accumulators, rows of the first operand times one panel of the second. What one step does
+// with which instructions is the business of tile_avx2.hpp and tile_avx512.hpp. A tile knows nothing of what follows:
+// it leaves its sums in the registers that accumulator_of() names and stops there. The code of a tile does not grow
+// with K beyond two unrolled bodies.
+#pragma once
+
+#include "assembler.hpp"
+#include "blocking.hpp"
+
+namespace sinter::inline SINTER_ABI::jit {
+
+struct tile {
+  product kind = product::f32;
+  int rows = 0, vectors = 0;
+  extent k = 0;
+  /// The first operand is read where the caller has it, so an odd k ends in a lone element (of pairs). Otherwise rows
+  /// are padded copies.
+  bool direct = true;
+};
+
+/// General registers. a0 is the address of row 0; a1 that of row 4; b that of the panel.
+struct tile_registers {
+  int a0, a1, lda, lda3, b, count, scratch;
+};
+
+/// Bytes, positive or negative, as the last term of an address.
+inline xb::RegExp bytes(std::int64_t n) { return xb::RegExp(static_cast<std::size_t>(n)); }
+/// An immediate operand, sign-extended by the processor.
+constexpr std::uint32_t immediate(int n) { return static_cast<std::uint32_t>(n); }
+
+/// Accumulator of (row, vector) of a tile of `rows` rows: the last slots of the largest tile.
+constexpr int accumulator_of(isa level, int rows, int row, int vector) {
+  return (tile_rows(level) - rows + row) * tile_vectors + vector;
+}
+
+class tile_loop {
+ public:
+  tile_loop(assembler& a, tile const& t, tile_registers const& r) : a_(a), t_(t), r_(r) {}
+
+  /// `step` is called as step(k_offset_bytes_of_a, offset_of_b, split) and emits one step of the K loop; `tail` emits
+  /// the lone element in the same form. Returns by how many bytes a0 was advanced.
+  template <class Step, class Tail>
+  std::int32_t emit(Step&& step, Tail&& tail) {
+    clear();
+    bool const lone = t_.kind == product::bf16_pairs && t_.direct && t_.k % 2 != 0;
+    int const k_step = row_of(t_.kind).k_step;
+    extent const steps = lone ? t_.k / k_step : (t_.k + k_step - 1) / k_step;
+    int const unroll = t_.rows == 1 ? 8 : 4;
+    extent const rounds = steps >= 2 * unroll ? steps / unroll : 0;
+    if (rounds > 0) emit_rounds(rounds, unroll, step);
+    int const rest = static_cast<int>(steps - rounds * unroll);
+    for (int i = 0; i < rest; ++i) step(i * a_bytes(), i * b_bytes(), i % k_splits(t_.rows));
+    if (lone) tail(rest * a_bytes(), rest * b_bytes(), rest % k_splits(t_.rows));
+    merge();
+    return static_cast<std::int32_t>(rounds * unroll * a_bytes());
+  }
+
+  /// Element of row i of the first operand, at an offset in bytes.
+  xb::RegExp row(int i, int offset) const {
+    xb::Reg64 const base = assembler::general(i < 4 ? r_.a0 : r_.a1);
+    xb::Reg64 const lda = assembler::general(r_.lda);
+    switch (i % 4) {
+      case 1: return base + lda + bytes(offset);
+      case 2: return base + lda * 2 + bytes(offset);
+      case 3: return base + assembler::general(r_.lda3) + bytes(offset);
+      default: return base + bytes(offset);
+    }
+  }
+  xb::RegExp panel(int vector, int offset) const {
+    return assembler::general(r_.b) + bytes(offset + vector * b_bytes() / t_.vectors);
+  }
+  /// The register that sums (row, vector) of one split; split 0 holds the result.
+  int sum(int row, int vector, int split) const {
+    if (split == 0) return accumulator_of(a_.level(), t_.rows, row, vector);
+    return ((split - 1) * t_.rows + row) * t_.vectors + vector;  // slots that this tile leaves free
+  }
+
+ private:
+  int a_bytes() const { return a_step_bytes(t_.kind); }
+  int b_bytes() const { return t_.vectors * lanes_of(a_.level()) * lane_step_bytes(t_.kind); }
+
+  template <class F>
+  void each_sum(F&& f) const {
+    for (int s = 0; s < k_splits(t_.rows); ++s)
+      for (int i = 0; i < t_.rows; ++i)
+        for (int j = 0; j < t_.vectors; ++j) f(s, i, j);
+  }
+  void clear() {
+    each_sum([&](int s, int i, int j) {
+      xb::Xmm const v = a_.vec(sum(i, j, s));
+      if (a_.masks()) a_.vpxord(v, v, v);
+      else a_.vxorps(v, v, v);
+    });
+  }
+  template <class Step>
+  void emit_rounds(extent rounds, int unroll, Step&& step) {
+    xb::Label again;
+    a_.mov(assembler::general(r_.count), static_cast<std::uint64_t>(rounds));
+    a_.align(32);
+    a_.L(again);
+    for (int i = 0; i < unroll; ++i) step(i * a_bytes(), i * b_bytes(), i % k_splits(t_.rows));
+    a_.add(assembler::general(r_.a0), immediate(unroll * a_bytes()));
+    if (t_.rows > 4) a_.add(assembler::general(r_.a1), immediate(unroll * a_bytes()));
+    a_.add(assembler::general(r_.b), immediate(unroll * b_bytes()));
+    a_.dec(assembler::general(r_.count));
+    a_.jnz(again, xb::CodeGenerator::T_NEAR);
+  }
+  void merge() {
+    for (int half = k_splits(t_.rows) / 2; half > 0; half /= 2)
+      for (int s = 0; s < half; ++s)
+        for (int i = 0; i < t_.rows; ++i)
+          for (int j = 0; j < t_.vectors; ++j) {
+            xb::Xmm const to = a_.vec(sum(i, j, s));
+            a_.vaddps(to, to, a_.vec(sum(i, j, s + half)));
+          }
+  }
+
+  assembler& a_;
+  tile t_;
+  tile_registers r_;
+};
+
+}  // namespace sinter::inline SINTER_ABI::jit
