@@ -84,6 +84,8 @@ class assembler : private detail::code_buffer, public xb::CodeGenerator {
     if (masks()) return ptr_b[rip + find({bits})];
     return ptr[rip + find(std::vector<std::uint32_t>(8, bits))];
   }
+  /// Memory that holds these bits once.
+  xb::Address lone(std::uint32_t bits) { return ptr[rip + find({bits})]; }
   /// Memory that holds these 1, 8 or 16 32-bit words, aligned to their size.
   xb::Address table(std::vector<std::uint32_t> words) { return ptr[rip + find(std::move(words))]; }
 

@@ -1,0 +1,182 @@
+// Emitters around log(x): log, softplus, pow; and gelu_erf.
+//
+// log x = k ln 2 + log m with m in [3/4, 3/2), so that k is 0 around 1 and nothing cancels there; log m = t P(t), t = m - 1
+// exact. The significand comes from vgetmantps on AVX-512, from the bit pattern on AVX2 (denormals are scaled first).
+// Coefficients are from scripts/fit_eltwise.py, named in each place.
+#pragma once
+
+#include <limits>
+
+#include "eltwise_exp.hpp"
+
+namespace sinter::inline SINTER_ABI::jit::emit {
+
+/// Registers that a logarithm works in, beside its argument; `rest` on AVX2 only.
+struct log_registers {
+  xb::Xmm k, t, p, rest;
+};
+
+/// x = k ln 2 + t P(t). Fit log8: 2^-25.
+inline void log_sum(lanes& e, xb::Xmm const& x, log_registers const& r) {
+  auto& a = e.a;
+  e.horner(r.p, r.t, {0x1.bb6a02p-5F, -0x1.ee3232p-4F, 0x1.32d592p-3F, -0x1.588644p-3F, 0x1.992230p-3F, -0x1.ffddaap-3F,
+                      0x1.5555e4p-2F, -0x1.000014p-1F, 1});
+  a.vmulps(r.t, r.t, r.p);
+  a.vfmadd231ps(r.t, r.k, a.constant(ln2_low));
+  a.vfmadd231ps(r.t, r.k, a.constant(ln2_high));
+  a.vmovaps(x, r.t);
+}
+
+/// x = log(x): -Inf of either 0, NaN below, Inf of Inf.
+inline void log_in(lanes& e, xb::Xmm const& x, log_registers const& r) {
+  auto& a = e.a;
+  if (e.wide()) {
+    // Of 0, the exponent is -Inf and the significand 1; of Inf, Inf and 1.
+    a.vgetexpps(r.k, x);
+    a.vgetmantps(r.t, x, 0x0b);  // [3/4, 3/2), NaN of negative numbers
+    a.vgetexpps(r.p, r.t);
+    a.vsubps(r.k, r.k, r.p);
+    a.vsubps(r.t, r.t, a.constant(1));
+    return log_sum(e, x, r);
+  }
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  a.vcmpps(r.p, x, a.constant(0x1p-126F), static_cast<std::uint8_t>(compare::lt));
+  a.vmulps(r.t, x, a.constant(0x1p23F));
+  a.vblendvps(r.t, x, r.t, r.p);
+  a.vandps(r.rest, r.p, a.constant(-23));
+  a.vpsubd(r.k, r.t, a.constant(0.75F));
+  a.vpsrad(r.k, r.k, 23);
+  a.vpslld(r.p, r.k, 23);
+  a.vpsubd(r.t, r.t, r.p);
+  a.vcvtdq2ps(r.k, r.k);
+  a.vaddps(r.k, r.k, r.rest);
+  a.vsubps(r.t, r.t, a.constant(1));
+  // What the pattern cannot say, by way of the square root: NaN below 0, NaN and Inf as they are; and -Inf of 0.
+  a.vsqrtps(r.rest, x);
+  e.set(r.p, -inf);
+  a.vcmpps(x, x, a.constant(0), static_cast<std::uint8_t>(compare::eq));
+  a.vblendvps(r.rest, r.rest, r.p, x);
+  log_sum(e, x, r);
+  // rest - rest is 0 where it is finite: for every positive finite argument.
+  a.vsubps(r.t, r.rest, r.rest);
+  a.vcmpps(r.t, r.t, a.constant(0), static_cast<std::uint8_t>(compare::eq));
+  a.vblendvps(x, r.rest, x, r.t);
+}
+
+inline void log(lanes& e, xb::Xmm const& x) {
+  log_in(e, x, {e.t(0), e.t(1), e.t(2), e.wide() ? e.t(2) : e.t(3)});
+}
+
+/// (max(z, 0) + log(1 + e^-|z|)) / alpha, z = alpha x; log(1 + E) = E P(E) / Q(E). Fit log1p3_3: 2^-28.
+inline void softplus(lanes& e, xb::Xmm const& x, float alpha) {
+  auto& a = e.a;
+  xb::Xmm const big = e.t(0), p = e.t(1), q = e.t(2);
+  if (alpha != 1) a.vmulps(x, x, a.constant(alpha));
+  a.vorps(big, x, a.constant(-0.0F));
+  exp_in(e, big, p, q);
+  e.horner(p, big, {0x1.c3fb32p-9F, 0x1.e9f218p-3F, 0x1.11702cp+0F, 1});
+  e.horner(q, big, {0x1.361016p-4F, 0x1.61425cp-1F, 0x1.91702ap+0F, 1});
+  a.vmulps(big, big, p);
+  a.vdivps(big, big, q);
+  e.zero(p);
+  a.vmaxps(x, p, x);
+  a.vaddps(x, x, big);
+  if (alpha != 1) {
+    e.set(p, alpha);
+    a.vdivps(x, x, p);
+  }
+}
+
+/// x^n by squaring, n > 0; `power` and x are used up, the result is in x.
+inline void integer_power(lanes& e, xb::Xmm const& x, xb::Xmm const& power, int n) {
+  auto& a = e.a;
+  bool started = false;
+  for (; n > 0; n /= 2) {
+    if (n % 2 != 0) {
+      started ? a.vmulps(power, power, x) : a.vmovaps(power, x);
+      started = true;
+    }
+    if (n > 1) a.vmulps(x, x, x);
+  }
+  a.vmovaps(x, power);
+}
+
+/// Is beta an integer, and an odd one? Floats of 2^24 and more are even.
+constexpr bool is_integer(float v) {
+  return v >= 0x1p24F || v <= -0x1p24F || static_cast<float>(static_cast<int>(v)) == v;
+}
+constexpr bool is_odd(float v) {
+  return v < 0x1p24F && v > -0x1p24F && is_integer(v) && static_cast<int>(v) % 2 != 0;
+}
+
+/// alpha x^beta. Small integers by products; else alpha e^(beta log|x|), where the error of the product beta log|x| is
+/// multiplied by its size.
+inline void pow(lanes& e, xb::Xmm const& x, float alpha, float beta) {
+  auto& a = e.a;
+  if (beta == 0) return e.set(x, alpha);
+  if (is_integer(beta) && beta >= -8 && beta <= 8) {
+    integer_power(e, x, e.t(0), static_cast<int>(beta < 0 ? -beta : beta));
+    if (beta < 0) {
+      e.set(e.t(0), alpha);
+      a.vdivps(x, e.t(0), x);
+    } else if (alpha != 1) {
+      a.vmulps(x, x, a.constant(alpha));
+    }
+    return;
+  }
+  xb::Xmm const given = e.t(0), t = e.t(1);
+  a.vmovaps(given, x);
+  a.vandps(x, x, a.constant_bits(0x7fffffff));
+  log_in(e, x, {e.t(1), e.t(2), e.t(3), e.wide() ? e.t(3) : e.t(4)});
+  a.vmulps(x, x, a.constant(beta));
+  exp_in(e, x, e.t(1), e.t(2));
+  if (is_odd(beta)) {
+    a.vandps(t, given, a.constant(-0.0F));
+    a.vorps(x, x, t);
+  } else if (!is_integer(beta)) {
+    // NaN of what is below 0 and finite; -Inf is as Inf (C's pow): its own negative here.
+    constexpr float inf = std::numeric_limits<float>::infinity();
+    e.set(t, inf);
+    e.replace_where(given, given, compare::eq, a.constant(-inf), t, e.t(2));
+    e.set_bits(t, 0x7fc00000U);
+    e.replace_where(x, given, compare::lt, a.constant(0), t, e.t(2));
+  }
+  if (alpha != 1) a.vmulps(x, x, a.constant(alpha));
+}
+
+/// max(x, 0) - t e^(-t^2 / 2) R(t), t = |x|, R the rational fit mills3_4 of (1 - Phi(t)) e^(t^2 / 2): 2^-25.5 for t <= 1.
+/// e^... is scaled by 2^24 and R by 2^-24, so that the product, not a factor, underflows: to -0.
+inline void gelu_erf(lanes& e, xb::Xmm const& x) {
+  auto& a = e.a;
+  constexpr float s = 0x1p-24F, big = 0x1p24F;
+  constexpr float half_log2_e = 0x1.715476p-1F;
+  xb::Xmm const y = e.t(0), h = e.t(1), f = e.t(2), p = e.t(3);
+  a.vandps(y, x, a.constant_bits(0x7fffffff));
+  a.vminps(y, y, a.constant(14.5F));  // a NaN is lost here and kept in max(x, 0)
+  e.horner(h, y, {s * 0x1.b8255cp-7F, s * 0x1.aa04f8p-4F, s * 0x1.56b6c6p-2F, s * 0.5F});
+  a.vmulps(h, h, y);
+  e.horner(f, y, {0x1.13ee32p-5F, 0x1.0a81eap-2F, 0x1.c1e7f2p-1F, 0x1.779d80p+0F, 1});
+  a.vdivps(h, h, f);
+  a.vmulps(y, y, y);
+  a.vmulps(y, y, a.constant(-half_log2_e));
+  if (e.wide()) {
+    a.vreduceps(f, y, 0x09);
+    e.horner(p, f, {big * 0x1.ebaaf0p-10F, big * 0x1.26bce2p-7F, big * 0x1.c9498ep-5F, big * 0x1.ebd6c4p-3F,
+                    big * 0x1.62e4eap-1F, big * 0x1.fffffep-1F});
+    a.vscalefps(p, p, y);
+  } else {
+    constexpr float magic = round_magic + 24;
+    a.vmaxps(y, y, a.constant(-150));
+    a.vaddps(f, y, a.constant(magic));
+    a.vsubps(p, f, a.constant(magic));
+    a.vsubps(y, y, p);
+    e.horner(p, y, {0x1.5be724p-10F, 0x1.3ce940p-7F, 0x1.c6b6c0p-5F, 0x1.ebf9c0p-3F, 0x1.62e42ap-1F, 1});
+    power_from_magic(e, f);
+    a.vmulps(p, p, f);
+  }
+  e.zero(f);
+  a.vmaxps(x, f, x);
+  a.vfnmadd231ps(x, h, p);
+}
+
+}  // namespace sinter::inline SINTER_ABI::jit::emit
