@@ -16,11 +16,10 @@
 
 namespace sinter::inline SINTER_ABI {
 
-/// What every node derives from; found by argument-dependent lookup together with the operators.
-struct expression_base {};
-
+/// A node says so by this member type. Nodes have neither a common base nor member initialisers: g++ 12 needs time and
+/// memory exponential in the depth to value-initialise nested aggregates that have one or the other.
 template <class E>
-concept expression = std::derived_from<std::remove_cvref_t<E>, expression_base>;
+concept expression = requires { typename std::remove_cvref_t<E>::is_expression; };
 
 /// `x = image`: a view for the operand or output of that name.
 template <class Name, class Void>
@@ -80,7 +79,8 @@ struct describes {
 
 /// An operand that is bound by name. Extents, where given, are those of the logical axes, known at compile time.
 template <class Name, role Role, extent... Dims>
-struct leaf : expression_base, detail::describes<Name> {
+struct leaf : detail::describes<Name> {
+  using is_expression = void;
   using name = Name;
   static constexpr sinter::role role = Role;
 
@@ -120,45 +120,51 @@ struct none {};
 
 /// A unary, binary or ternary step, or a cast.
 template <op Code, class A, class B = none, class C = none>
-struct pointwise : expression_base {
+struct pointwise {
+  using is_expression = void;
   [[no_unique_address]] A a;
   [[no_unique_address]] B b;
   [[no_unique_address]] C c;
-  float alpha = 0, beta = 0;
-  dtype to = dtype::f32;
+  float alpha, beta;
+  dtype to;
 };
 
 template <op Code, class Src, class Weight, bool TransposedSrc = false, bool TransposedWeight = false>
-struct contraction : expression_base {
+struct contraction {
+  using is_expression = void;
   [[no_unique_address]] Src src;
   [[no_unique_address]] Weight weight;
   contraction_attrs attrs;
 };
 
-struct constant : expression_base {
-  float value = 0;
+struct constant {
+  using is_expression = void;
+  float value;
 };
 
 /// The last two axes exchanged; stands only directly inside matmul().
 template <class E>
-struct transposed_node : expression_base {
+struct transposed_node {
+  using is_expression = void;
   [[no_unique_address]] E inner;
 };
 
 /// A named value: defined here, and a rounding point.
 template <class Name, class E>
-struct let_node : expression_base {
+struct let_node {
+  using is_expression = void;
   using name = Name;
   [[no_unique_address]] E inner;
 };
 
 /// let<"h">: refers to the value of that name; let<"h">(expr) and `h = expr` inside define() define it.
 template <class Name>
-struct let_name : expression_base {
+struct let_name {
+  using is_expression = void;
   using name = Name;
   template <expression E>
   constexpr let_node<Name, E> operator()(E const& e) const {
-    return {{}, e};
+    return {e};
   }
   template <expression E>
   constexpr definition<Name, E> operator=(E const& e) const {  // NOLINT: makes a definition
@@ -168,18 +174,22 @@ struct let_name : expression_base {
 
 /// The i-th parameter of a mapped lambda.
 template <int I>
-struct hole : expression_base {};
+struct hole {
+  using is_expression = void;
+};
 
 /// A lambda's body, called once with holes, over the values of the arguments.
 template <class Body, class... Args>
 struct map_node;
 template <class Body, class A>
-struct map_node<Body, A> : expression_base {
+struct map_node<Body, A> {
+  using is_expression = void;
   Body body;
   [[no_unique_address]] A a;
 };
 template <class Body, class A, class B>
-struct map_node<Body, A, B> : expression_base {
+struct map_node<Body, A, B> {
+  using is_expression = void;
   Body body;
   [[no_unique_address]] A a;
   [[no_unique_address]] B b;
@@ -187,7 +197,8 @@ struct map_node<Body, A, B> : expression_base {
 
 /// Definitions in order, then the value that they lead to.
 template <class Result, class... Defs>
-struct scope : expression_base {
+struct scope {
+  using is_expression = void;
   Result result;
   std::tuple<Defs...> defs;
 };

@@ -64,7 +64,7 @@ constexpr auto as_term(T const& t) {
   } else {
     static_assert(!std::same_as<T, double>,
                   "sinter: arithmetic is in float: write the constant as a float (0.5f)");
-    return constant{{}, static_cast<float>(t)};
+    return constant{static_cast<float>(t)};
   }
 }
 template <class T>
@@ -73,12 +73,12 @@ using term_type = decltype(as_term(std::declval<T const&>()));
 template <op Code, class A>
 constexpr auto unary(A const& a, float alpha = row_of(Code).alpha, float beta = row_of(Code).beta) {
   static_assert(row_of(Code).kind == op_class::unary);
-  return pointwise<Code, term_type<A>>{{}, as_term(a), {}, {}, alpha, beta, dtype::f32};
+  return pointwise<Code, term_type<A>>{as_term(a), {}, {}, alpha, beta, dtype::f32};
 }
 template <op Code, class A, class B>
 constexpr auto binary(A const& a, B const& b) {
   static_assert(row_of(Code).kind == op_class::binary);
-  return pointwise<Code, term_type<A>, term_type<B>>{{}, as_term(a), as_term(b), {}, 0, 0, dtype::f32};
+  return pointwise<Code, term_type<A>, term_type<B>>{as_term(a), as_term(b), {}, 0, 0, dtype::f32};
 }
 
 }  // namespace detail
@@ -173,21 +173,21 @@ template <class C, class A, class B>
 /// condition != 0 ? a : b
 constexpr auto select(C const& condition, A const& a, B const& b) {
   return pointwise<op::select, detail::term_type<C>, detail::term_type<A>, detail::term_type<B>>{
-      {}, detail::as_term(condition), detail::as_term(a), detail::as_term(b), 0, 0, dtype::f32};
+      detail::as_term(condition), detail::as_term(a), detail::as_term(b), 0, 0, dtype::f32};
 }
 /// a * b + c, rounded once.
 template <class A, class B, class C>
   requires(detail::term<A> && detail::term<B> && detail::term<C> && (expression<A> || expression<B>))
 constexpr auto fma(A const& a, B const& b, C const& c) {
   return pointwise<op::fma, detail::term_type<A>, detail::term_type<B>, detail::term_type<C>>{
-      {}, detail::as_term(a), detail::as_term(b), detail::as_term(c), 0, 0, dtype::f32};
+      detail::as_term(a), detail::as_term(b), detail::as_term(c), 0, 0, dtype::f32};
 }
 /// A rounding point: the value rounded to a floating dtype, nearest even.
 template <dtype To>
 constexpr auto cast(expression auto const& a) {
   static_assert(is_floating(To), "sinter: cast<> rounds to f32, bf16 or f16");
   using A = detail::term_type<std::remove_cvref_t<decltype(a)>>;
-  return pointwise<op::cast, A>{{}, detail::as_term(a), {}, {}, 0, 0, To};
+  return pointwise<op::cast, A>{detail::as_term(a), {}, {}, 0, 0, To};
 }
 
 // ---- contractions -------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ constexpr auto cast(expression auto const& a) {
 /// The last two axes exchanged, as an operand of matmul.
 template <expression E>
 constexpr transposed_node<E> transposed(E const& e) {
-  return {{}, e};
+  return {e};
 }
 
 namespace detail {
@@ -222,7 +222,7 @@ constexpr auto matmul(A const& a, B const& b) {
   attrs.transposed_src = SA::value;
   attrs.transposed_weight = SB::value;
   return contraction<op::matmul, typename SA::type, typename SB::type, SA::value, SB::value>{
-      {}, SA::get(a), SB::get(b), attrs};
+      SA::get(a), SB::get(b), attrs};
 }
 
 /// One number for each spatial axis: 2, or {2, 1} for H,W, or {2, 1, 1} for D,H,W.
@@ -260,7 +260,7 @@ constexpr auto convolution(X const& x, W const& w, conv_options const& o) {
     attrs.pad_begin[i] = o.pad.axes[i];
     attrs.pad_end[i] = end.axes[i];
   }
-  return contraction<Code, X, W>{{}, x, w, attrs};
+  return contraction<Code, X, W>{x, w, attrs};
 }
 }  // namespace detail
 
@@ -287,12 +287,12 @@ constexpr auto conv3d(X const& x, W const& w, conv_options const& o = {}) {
 template <expression E, class F>
 constexpr auto map(E const& e, F const& f) {
   auto const body = detail::as_term(f(hole<0>{}));
-  return map_node<std::remove_const_t<decltype(body)>, E>{{}, body, e};
+  return map_node<std::remove_const_t<decltype(body)>, E>{body, e};
 }
 template <expression E, expression G, class F>
 constexpr auto map(E const& e, G const& g, F const& f) {
   auto const body = detail::as_term(f(hole<0>{}, hole<1>{}));
-  return map_node<std::remove_const_t<decltype(body)>, E, G>{{}, body, e, g};
+  return map_node<std::remove_const_t<decltype(body)>, E, G>{body, e, g};
 }
 
 namespace detail {
@@ -307,7 +307,7 @@ constexpr auto make_scope(std::tuple<Ts...> const& all, std::index_sequence<I...
   static_assert((is_definition<std::tuple_element_t<I, std::tuple<Ts...>>> && ...),
                 "sinter: define() takes definitions (h = expr) and then one expression");
   return scope<Result, std::tuple_element_t<I, std::tuple<Ts...>>...>{
-      {}, std::get<sizeof...(Ts) - 1>(all), {std::get<I>(all)...}};
+      std::get<sizeof...(Ts) - 1>(all), {std::get<I>(all)...}};
 }
 }  // namespace detail
 

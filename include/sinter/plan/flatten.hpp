@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "../expr/ops.hpp"
+#include "contraction_shape.hpp"
 #include "rules.hpp"
 
 namespace sinter::inline SINTER_ABI {
@@ -156,6 +157,9 @@ struct graph_sink {
     return operand_ref(result.operands.ssize() - 1);
   }
   constexpr value_ref add_constant(float v) {
+    auto const bits = std::bit_cast<std::uint32_t>(v);
+    for (int i = 0; i < result.constants.ssize(); ++i)
+      if (std::bit_cast<std::uint32_t>(result.constants[i]) == bits) return constant_ref(i);
     result.constants.push_back(v);
     return constant_ref(result.constants.ssize() - 1);
   }
@@ -163,14 +167,14 @@ struct graph_sink {
     return v.kind == value_kind::operand && result.operands[int{v.index}].role == r;
   }
   constexpr value_ref add_step(step const& s) {
-    report(check_step(s));
+    report(fault_of_step(s));
     for (value_ref a : s.args)
       if (has_role(a, role::weight)) report(fault::weight_outside_contraction);
     result.steps.push_back(s);
     return step_ref(result.steps.ssize() - 1);
   }
   constexpr value_ref add_contraction(step s, contraction_attrs const& attrs) {
-    report(check_attrs(s.code, attrs));
+    report(fault_of_attrs(s.code, attrs));
     if (has_role(s.args[0], role::weight)) report(fault::weight_outside_contraction);
     for (int i = 0; i < 2; ++i)
       if (s.args[i].kind == value_kind::constant || has_role(s.args[i], role::vector) ||
@@ -282,17 +286,22 @@ constexpr value_ref walk(Sink& sink, pointwise<Code, A, B, C> const& e, hole_val
   s.to = e.to;
   s.alpha = e.alpha;
   s.beta = e.beta;
-  s.args[0] = walk(sink, e.a, holes);
-  s.args[1] = walk(sink, e.b, holes);
-  s.args[2] = walk(sink, e.c, holes);
+  value_ref const first = walk(sink, e.a, holes);
+  value_ref const second = walk(sink, e.b, holes);
+  value_ref const third = walk(sink, e.c, holes);
+  s.args[0] = first;
+  s.args[1] = second;
+  s.args[2] = third;
   return sink.add_step(s);
 }
 template <class Sink, op Code, class S, class W, bool TS, bool TW>
 constexpr value_ref walk(Sink& sink, contraction<Code, S, W, TS, TW> const& e, hole_values const& holes) {
   step s;
   s.code = Code;
-  s.args[0] = walk(sink, e.src, holes);
-  s.args[1] = walk(sink, e.weight, holes);
+  value_ref const src = walk(sink, e.src, holes);
+  value_ref const weight = walk(sink, e.weight, holes);
+  s.args[0] = src;
+  s.args[1] = weight;
   contraction_attrs attrs = e.attrs;
   attrs.transposed_src = TS;
   attrs.transposed_weight = TW;
@@ -324,7 +333,7 @@ constexpr void walk_definition(Sink& sink, definition<Name, E> const& d, hole_va
 }
 template <class Sink, class Result, class... Defs>
 constexpr void walk_definitions(Sink& sink, scope<Result, Defs...> const& e, hole_values const& holes) {
-  std::apply([&](auto const&... d) { (walk_definition(sink, d, holes), ...); }, e.defs);
+  std::apply([&](auto const&... each) { (walk_definition(sink, each, holes), ...); }, e.defs);
 }
 template <class Sink, class Result, class... Defs>
 constexpr value_ref walk(Sink& sink, scope<Result, Defs...> const& e, hole_values const& holes) {
@@ -335,8 +344,8 @@ constexpr value_ref walk(Sink& sink, scope<Result, Defs...> const& e, hole_value
 template <class Sink, class... Defs>
 constexpr void walk_root(Sink& sink, output_list<Defs...> const& list) {
   std::apply(
-      [&](auto const&... d) {
-        (sink.add_output(std::remove_cvref_t<decltype(d)>::name::view, walk(sink, d.value, hole_values{})), ...);
+      [&](auto const&... each) {
+        (sink.add_output(std::remove_cvref_t<decltype(each)>::name::view, walk(sink, each.value, hole_values{})), ...);
       },
       list.defs);
 }
@@ -349,6 +358,59 @@ constexpr void walk_root(Sink& sink, scope<output_list<OutputDefs...>, Defs...> 
   walk_definitions(sink, e, hole_values{});
   walk_root(sink, e.result);
 }
+
+// ---- static shapes ------------------------------------------------------------------------------------------------
+
+/// The extents of a value as far as the leaves' types say them.
+struct known_shape {
+  bool known = false;
+  shape dims;
+};
+
+template <graph_size Size>
+class static_shape_check {
+ public:
+  constexpr explicit static_shape_check(graph<Size> const& source_graph) : graph_(source_graph) {
+    for (step const& s : graph_.steps) {
+      known_shape const made = s.contraction >= 0 ? contracted(s) : combined(s);
+      shapes_.push_back(made);
+    }
+  }
+  constexpr bool fits() const { return fits_; }
+
+ private:
+  constexpr known_shape of(value_ref v) const {
+    if (v.kind == value_kind::step) return shapes_[int{v.index}];
+    if (v.kind != value_kind::operand) return {v.kind == value_kind::constant, {}};
+    graph_operand const& o = graph_.operands[int{v.index}];
+    return {!o.static_dims.empty() || o.role == role::scalar, o.static_dims};
+  }
+  constexpr known_shape contracted(step const& s) {
+    known_shape const src = of(s.args[0]), weight = of(s.args[1]);
+    if (!src.known || !weight.known) return {};
+    contraction_shape const r = shape_of(s.code, graph_.contractions[int{s.contraction}], src.dims, weight.dims);
+    fits_ = fits_ && r.fits;
+    return {r.fits, r.dims};
+  }
+  /// A vector never widens a value, so one without extents leaves the others known.
+  constexpr known_shape combined(step const& s) {
+    known_shape result{true, {}};
+    for (value_ref a : s.args) {
+      if (a.kind == value_kind::none) continue;
+      known_shape const read = of(a);
+      if (!read.known && a.kind == value_kind::operand && graph_.operands[int{a.index}].role == role::vector) continue;
+      broadcast_result const both = broadcast(result.dims, read.dims);
+      if (result.known && read.known) fits_ = fits_ && both.fits;
+      result.known = result.known && read.known && both.fits;
+      result.dims = both.dims;
+    }
+    return result;
+  }
+
+  graph<Size> const& graph_;
+  inline_vector<known_shape, static_cast<std::size_t>(Size.steps)> shapes_;
+  bool fits_ = true;
+};
 
 template <class T>
 inline constexpr bool is_output_list = false;
@@ -376,6 +438,10 @@ constexpr auto flatten(E const& e) {
   detail::walk_root(sink, e);
   for (let_entry const& l : sink.result.lets)
     if (!l.read) sink.report(fault::let_unused);
+  bool any_static = false;
+  for (graph_operand const& o : sink.result.operands) any_static = any_static || !o.static_dims.empty();
+  if (any_static && sink.result.broken == fault::none)
+    if (!detail::static_shape_check<graph_size_of<E>>(sink.result).fits()) sink.report(fault::static_shapes);
   return sink.result;
 }
 

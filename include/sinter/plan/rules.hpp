@@ -52,7 +52,7 @@ inline constexpr fault_row fault_table[] = {
     {fault::clip_bounds, "sinter: clip wants a low bound that is not above the high one"},
     {fault::conv_attributes,
      "sinter: a convolution wants strides, dilations and groups of at least 1, pads of at least 0, and one number for all spatial axes or one for each"},
-    {fault::static_shapes, "sinter: the static shapes of a contraction's operands do not fit each other"},
+    {fault::static_shapes, "sinter: the static shapes of the operands of a step do not fit each other"},
     {fault::output_redefined, "sinter: two outputs have the same name"},
 };
 static_assert([] {
@@ -77,7 +77,7 @@ namespace stop {
 [[noreturn]] inline void sinter_one_group_has_too_many_steps_operands_constants_or_outputs() { raise_fault(fault::group_too_long); }
 [[noreturn]] inline void sinter_clip_wants_a_low_bound_that_is_not_above_the_high_one() { raise_fault(fault::clip_bounds); }
 [[noreturn]] inline void sinter_a_convolution_wants_stride_dilation_groups_of_at_least_1_and_pad_of_at_least_0() { raise_fault(fault::conv_attributes); }
-[[noreturn]] inline void sinter_the_static_shapes_of_the_operands_of_a_contraction_do_not_fit() { raise_fault(fault::static_shapes); }
+[[noreturn]] inline void sinter_the_static_shapes_of_the_operands_of_a_step_do_not_fit() { raise_fault(fault::static_shapes); }
 [[noreturn]] inline void sinter_two_outputs_have_the_same_name() { raise_fault(fault::output_redefined); }
 // clang-format on
 }  // namespace stop
@@ -100,17 +100,17 @@ constexpr void require_no_fault(fault f) {
     case fault::clip_bounds: stop::sinter_clip_wants_a_low_bound_that_is_not_above_the_high_one();
     case fault::conv_attributes:
       stop::sinter_a_convolution_wants_stride_dilation_groups_of_at_least_1_and_pad_of_at_least_0();
-    case fault::static_shapes: stop::sinter_the_static_shapes_of_the_operands_of_a_contraction_do_not_fit();
+    case fault::static_shapes: stop::sinter_the_static_shapes_of_the_operands_of_a_step_do_not_fit();
     case fault::output_redefined: stop::sinter_two_outputs_have_the_same_name();
   }
 }
 
 /// clip's bounds; anything else passes.
-constexpr fault check_step(step const& s) {
+constexpr fault fault_of_step(step const& s) {
   return s.code == op::clip && !(s.alpha <= s.beta) ? fault::clip_bounds : fault::none;
 }
 
-constexpr fault check_attrs(op code, contraction_attrs const& a) {
+constexpr fault fault_of_attrs(op code, contraction_attrs const& a) {
   bool ok = a.groups >= 1;
   for (int i = 0; i < spatial_rank(code); ++i)
     ok = ok && a.stride[i] >= 1 && a.dilation[i] >= 1 && a.pad_begin[i] >= 0 && a.pad_end[i] >= 0;
