@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -124,11 +124,15 @@ inline std::vector<int> permitted_processors() {
   return list;
 }
 
-/// The first line of a file, such as one below /sys; empty if it cannot be read.
+/// The first line of a file, such as one below /sys (at most 4095 characters of it); empty if it
+/// cannot be read.
 inline std::string first_line(std::string const& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
+  std::FILE* file = std::fopen(path.c_str(), "r");
+  if (file == nullptr) return {};
+  char text[4096] = "";
+  std::string line = std::fgets(text, sizeof(text), file) != nullptr ? text : "";
+  std::fclose(file);
+  if (!line.empty() && line.back() == '\n') line.pop_back();
   return line;
 }
 

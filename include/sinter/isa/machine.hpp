@@ -11,8 +11,9 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
+#include <cstdlib>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
