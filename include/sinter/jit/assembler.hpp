@@ -76,6 +76,8 @@ class assembler : private detail::code_buffer, public xb::CodeGenerator {
   xb::Xmm half(int i) const { return {masks() ? xb::Operand::YMM : xb::Operand::XMM, i}; }
   static xb::Opmask mask(int i) { return xb::Opmask(i); }
   static xb::Reg64 general(int i) { return xb::Reg64(i); }
+  /// General register + bytes, for ptr[], qword[], ...
+  static xb::RegExp at(int base, std::int64_t bytes) { return general(base) + static_cast<std::size_t>(bytes); }
 
   /// Memory that holds `value` in every lane, as the last source of an instruction on 32-bit lanes (AVX-512: an
   /// embedded broadcast).

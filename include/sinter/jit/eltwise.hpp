@@ -48,7 +48,7 @@ inline constexpr eltwise_row eltwise_table[] = {
     {op::hardswish, 2, 2, false, {2}},
     {op::mish, 3, 3, false, {8}},
     {op::softplus, 3, 3, false, {4}},
-    {op::pow, 5, 4, false, {8}},
+    {op::pow, 5, 4, false, {8}},  // and 2 |beta log|x|| more where beta is no integer of at most 8 in size
     {op::round, 0, 0, false, {0}},
     {op::linear, 1, 1, false, {}},
     {op::add, 0, 0, true, {}},

@@ -115,13 +115,13 @@ inline void pow(lanes& e, xb::Xmm const& x, float alpha, float beta) {
   auto& a = e.a;
   if (beta == 0) return e.set(x, alpha);
   if (is_integer(beta) && beta >= -8 && beta <= 8) {
-    integer_power(e, x, e.t(0), static_cast<int>(beta < 0 ? -beta : beta));
-    if (beta < 0) {
-      e.set(e.t(0), alpha);
-      a.vdivps(x, e.t(0), x);
-    } else if (alpha != 1) {
-      a.vmulps(x, x, a.constant(alpha));
+    if (beta < 0) {  // first the reciprocal: the power then over- and underflows where it should
+      a.vmovaps(e.t(0), x);
+      e.set(x, 1);
+      a.vdivps(x, x, e.t(0));
     }
+    integer_power(e, x, e.t(0), static_cast<int>(beta < 0 ? -beta : beta));
+    if (alpha != 1) a.vmulps(x, x, a.constant(alpha));
     return;
   }
   xb::Xmm const given = e.t(0), t = e.t(1);

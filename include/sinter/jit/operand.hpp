@@ -36,7 +36,7 @@ class operand_code {
   }
 
   xb::Address at(place p, int more = 0) const {
-    return a_.ptr[assembler::general(p.base) + (p.offset + more)];
+    return a_.ptr[assembler::at(p.base, p.offset + more)];
   }
 
   /// to = the elements at p, widened.
@@ -93,7 +93,7 @@ class operand_code {
       a_.vcvtps2ph(a_.half(from), a_.vec(from), 0);
     } else {
       a_.vpackusdw(a_.vec(from), a_.vec(from), a_.vec(from));
-      a_.vpermq(a_.vec(from), a_.vec(from), 0x08);
+      a_.vpermq(xb::Ymm(from), xb::Ymm(from), 0x08);
       if (n.all()) return a_.vmovdqu(at(p), a_.half(from));
     }
     store_pieces(from, p, n.lanes);
