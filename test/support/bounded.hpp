@@ -26,7 +26,7 @@ using namespace sinter;
 struct bounded {
   double value = 0;
   double error = 0;
-  double magnitude = 0;  ///< sum |a||b| while a contraction is summed
+  double magnitude = 0;  ///< sum |a||b| of finite products while a contraction is summed
   bool integral = true;  ///< all products so far were exact integers
 };
 
@@ -113,11 +113,11 @@ bounded unary(step const& s, bounded const& a, accuracy const& allowed) {
   double const value = unary_meaning<Code>(a.value, alpha, beta);
   double error = 0;
   if (a.error > 0) {
-    double const turn = turning_point(s);
-    for (double t : {a.value - a.error, a.value + a.error, 0.0, turn, -beta / alpha, (1 - beta) / alpha})
-      if (std::abs(t - a.value) <= a.error) error = std::max(error, std::abs(unary_meaning<Code>(t, alpha, beta) - value));
-    if (std::isnan(unary_meaning<Code>(a.value - a.error, alpha, beta)) ||
-        std::isnan(unary_meaning<Code>(a.value + a.error, alpha, beta)) || !std::isfinite(a.error))
+    double const low = a.value - a.error, high = a.value + a.error;
+    for (double t : {low, high, 0.0, turning_point(s), -beta / alpha, (1 - beta) / alpha})
+      if (t >= low && t <= high) error = std::max(error, std::abs(unary_meaning<Code>(t, alpha, beta) - value));
+    if (std::isnan(unary_meaning<Code>(low, alpha, beta)) || std::isnan(unary_meaning<Code>(high, alpha, beta)) ||
+        !std::isfinite(a.error))
       error = infinite;
   }
   double floor = 0;
@@ -197,9 +197,11 @@ struct bounded_arithmetic {
   static void add_product(bounded& sum, bounded const& a, bounded const& b) {
     double const product = a.value * b.value;
     sum.value += product;
-    sum.magnitude += std::abs(product);
-    if (a.error > 0 || b.error > 0)
-      sum.error += std::abs(a.value) * b.error + std::abs(b.value) * a.error + a.error * b.error;
+    if (std::isfinite(product)) sum.magnitude += std::abs(product);
+    if (a.error > 0 || b.error > 0) {
+      double const part = std::abs(a.value) * b.error + std::abs(b.value) * a.error + a.error * b.error;
+      sum.error += std::isnan(part) ? bounds::infinite : part;
+    }
     sum.integral = sum.integral && a.error == 0 && b.error == 0 && std::trunc(a.value) == a.value &&
                    std::trunc(b.value) == b.value;
   }
@@ -214,12 +216,15 @@ struct bounded_arithmetic {
     for (int j = 0; j < n; ++j) {
       bounded& s = sums[j];
       double error = s.error;
-      if (std::isfinite(s.magnitude)) {
-        if (!(s.integral && s.magnitude <= 0x1p24))
-          error += k / (1 - k) * (s.magnitude + error) + static_cast<double>(products) * bounds::smallest;
-        if (!(s.magnitude + error <= bounds::largest)) error = bounds::infinite;
+      if (std::isnan(s.value) && error < bounds::infinite) {
+        error = 0;  // NaN in any order
+      } else if (!(s.magnitude + error <= bounds::largest)) {
+        error = bounds::infinite;  // a partial sum may overflow
+      } else if (std::isinf(s.value)) {
+        error = 0;
+      } else if (!(s.integral && s.magnitude <= 0x1p24)) {
+        error += k / (1 - k) * (s.magnitude + error) + static_cast<double>(products) * bounds::smallest;
       }
-      if (std::isnan(error)) error = bounds::infinite;
       s = {s.value, error};
     }
   }
