@@ -67,8 +67,8 @@ class exception : public std::runtime_error {
 template <class T>
 class [[nodiscard]] result {
  public:
-  result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit on purpose
-  result(failure e) : state_(std::in_place_index<1>, std::move(e)) {}      // NOLINT: implicit on purpose
+  result(T taken) : state_(std::in_place_index<0>, std::move(taken)) {}  // NOLINT: implicit on purpose
+  result(failure why) : state_(std::in_place_index<1>, std::move(why)) {}      // NOLINT: implicit on purpose
 
   bool ok() const noexcept { return state_.index() == 0; }
   explicit operator bool() const noexcept { return ok(); }
@@ -102,7 +102,7 @@ class [[nodiscard]] result {
 class [[nodiscard]] status {
  public:
   status() = default;
-  status(failure e) : error_(std::move(e)) {}  // NOLINT: implicit on purpose
+  status(failure why) : error_(std::move(why)) {}  // NOLINT: implicit on purpose
   bool ok() const noexcept { return error_.what == code::ok; }
   explicit operator bool() const noexcept { return ok(); }
   failure const& error() const noexcept { return error_; }

@@ -16,10 +16,12 @@
 
 namespace sinter::inline SINTER_ABI {
 
-/// A node says so by this member type. Nodes have neither a common base nor member initialisers: g++ 12 needs time and
-/// memory exponential in the depth to value-initialise nested aggregates that have one or the other.
+/// A node says so by this member type. Nodes have constructors, and neither a common base nor member initialisers: g++ 12
+/// needs time and memory exponential in the depth to value-initialise nested aggregates.
 template <class E>
-concept expression = requires { typename std::remove_cvref_t<E>::is_expression; };
+concept expression = requires {
+  typename std::remove_cvref_t<E>::is_expression;
+};
 
 /// `x = image`: a view for the operand or output of that name.
 template <class Name, class Void>
@@ -33,6 +35,9 @@ template <class Name, class E>
 struct definition {
   using name = Name;
   E value;
+
+  constexpr definition() : value() {}
+  constexpr explicit definition(E const& defined) : value(defined) {}
 };
 
 /// `x.dims(1, 56, 56, 64)`: what compile() is told of an operand's extents and, where not dense, its strides.
@@ -90,13 +95,13 @@ struct leaf : detail::describes<Name> {
   }
   /// A single value for a scalar operand: bound by address, so it has to live until the call.
   template <element T>
-    requires(Role == role::scalar)
-  constexpr auto operator=(T const& value) const {  // NOLINT: as above
+  requires(Role == role::scalar) constexpr auto operator=(
+      T const& value) const {  // NOLINT: as above
     return binding<Name, void const>{view(&value, shape{})};
   }
   template <element T>
-    requires(Role == role::scalar)
-  auto operator=(T const&& value) const = delete;  // NOLINT: a temporary would be gone before the call
+  requires(Role == role::scalar) auto operator=(T const&& value) const =
+      delete;  // NOLINT: a temporary would be gone before the call
 };
 
 /// An output that is bound by name: `out = result`.
@@ -112,7 +117,7 @@ struct output_leaf : detail::describes<Name> {
   }
   template <expression E>
   constexpr auto operator=(E const& e) const {  // NOLINT: makes a definition
-    return definition<Name, E>{e};
+    return definition<Name, E>(e);
   }
 };
 
@@ -122,31 +127,50 @@ struct none {};
 template <op Code, class A, class B = none, class C = none>
 struct pointwise {
   using is_expression = void;
-  [[no_unique_address]] A a;
-  [[no_unique_address]] B b;
-  [[no_unique_address]] C c;
+  A a;
+  B b;
+  C c;
   float alpha, beta;
   dtype to;
+
+  constexpr pointwise() : a(), b(), c(), alpha(0), beta(0), to(dtype::f32) {}
+  constexpr pointwise(A const& first_value, B const& second_value, C const& third_value,
+                      float alpha_value, float beta_value, dtype target)
+      : a(first_value),
+        b(second_value),
+        c(third_value),
+        alpha(alpha_value),
+        beta(beta_value),
+        to(target) {}
 };
 
-template <op Code, class Src, class Weight, bool TransposedSrc = false, bool TransposedWeight = false>
+template <op Code, class Src, class Weight, bool TransposedSrc = false,
+          bool TransposedWeight = false>
 struct contraction {
   using is_expression = void;
-  [[no_unique_address]] Src src;
-  [[no_unique_address]] Weight weight;
+  Src src;
+  Weight weight;
   contraction_attrs attrs;
+
+  constexpr contraction() : src(), weight(), attrs() {}
+  constexpr contraction(Src const& first_value, Weight const& second_value,
+                        contraction_attrs const& given)
+      : src(first_value), weight(second_value), attrs(given) {}
 };
 
 struct constant {
   using is_expression = void;
   float value;
+
+  constexpr constant() : value(0) {}
+  constexpr explicit constant(float number) : value(number) {}
 };
 
 /// The last two axes exchanged; stands only directly inside matmul().
 template <class E>
 struct transposed_node {
   using is_expression = void;
-  [[no_unique_address]] E inner;
+  E inner;
 };
 
 /// A named value: defined here, and a rounding point.
@@ -154,7 +178,10 @@ template <class Name, class E>
 struct let_node {
   using is_expression = void;
   using name = Name;
-  [[no_unique_address]] E inner;
+  E inner;
+
+  constexpr let_node() : inner() {}
+  constexpr explicit let_node(E const& defined) : inner(defined) {}
 };
 
 /// let<"h">: refers to the value of that name; let<"h">(expr) and `h = expr` inside define() define it.
@@ -164,11 +191,11 @@ struct let_name {
   using name = Name;
   template <expression E>
   constexpr let_node<Name, E> operator()(E const& e) const {
-    return {e};
+    return let_node<Name, E>(e);
   }
   template <expression E>
   constexpr definition<Name, E> operator=(E const& e) const {  // NOLINT: makes a definition
-    return {e};
+    return definition<Name, E>(e);
   }
 };
 
@@ -185,14 +212,21 @@ template <class Body, class A>
 struct map_node<Body, A> {
   using is_expression = void;
   Body body;
-  [[no_unique_address]] A a;
+  A a;
+
+  constexpr map_node() : body(), a() {}
+  constexpr map_node(Body const& of, A const& first_value) : body(of), a(first_value) {}
 };
 template <class Body, class A, class B>
 struct map_node<Body, A, B> {
   using is_expression = void;
   Body body;
-  [[no_unique_address]] A a;
-  [[no_unique_address]] B b;
+  A a;
+  B b;
+
+  constexpr map_node() : body(), a(), b() {}
+  constexpr map_node(Body const& of, A const& first_value, B const& second_value)
+      : body(of), a(first_value), b(second_value) {}
 };
 
 /// Definitions in order, then the value that they lead to.
@@ -201,12 +235,18 @@ struct scope {
   using is_expression = void;
   Result result;
   std::tuple<Defs...> defs;
+
+  constexpr scope() : result(), defs() {}
+  constexpr scope(Result const& last, Defs const&... all) : result(last), defs(all...) {}
 };
 
 /// Several named outputs. Not an expression: nothing can be computed from it.
 template <class... Defs>
 struct output_list {
   std::tuple<Defs...> defs;
+
+  constexpr output_list() : defs() {}
+  constexpr explicit output_list(Defs const&... all) : defs(all...) {}
 };
 
 }  // namespace sinter::inline SINTER_ABI

@@ -46,20 +46,23 @@ inline constexpr let_name<to_chars<Name>> let{};
 namespace detail {
 
 template <class T>
-concept number = std::same_as<T, float> || (std::integral<T> && !std::same_as<T, bool>);
+concept number = std::same_as<T, float> ||(std::integral<T> && !std::same_as<T, bool>);
 
 /// An expression or a number beside one.
 template <class T>
-concept term = expression<T> || number<std::remove_cvref_t<T>> || std::same_as<std::remove_cvref_t<T>, double>;
+concept term =
+    expression<T> || number<std::remove_cvref_t<T>> || std::same_as < std::remove_cvref_t<T>,
+double > ;
 
 template <class A, class B>
-concept terms = term<A> && term<B> && (expression<A> || expression<B>);
+concept terms = term<A> && term<B> &&(expression<A> || expression<B>);
 
 template <class T>
 constexpr auto as_term(T const& t) {
   if constexpr (expression<T>) {
-    static_assert(!requires { t.inner; } || requires { typename T::name; },
-                  "sinter: transposed() stands only directly inside matmul()");
+    static_assert(
+        !requires { t.inner; } || requires { typename T::name; },
+        "sinter: transposed() stands only directly inside matmul()");
     return t;
   } else {
     static_assert(!std::same_as<T, double>,
@@ -133,12 +136,10 @@ constexpr auto linear(expression auto const& a, float slope, float intercept) {
 }
 constexpr auto operator-(expression auto const& a) { return detail::unary<op::neg>(a); }
 
-#define SINTER_DETAIL_OPERATOR(symbol, code)               \
-  template <class A, class B>                              \
-    requires detail::terms<A, B>                           \
-  constexpr auto operator symbol(A const& a, B const& b) { \
-    return detail::binary<op::code>(a, b);                 \
-  }
+#define SINTER_DETAIL_OPERATOR(symbol, code) \
+  template <class A, class B>                \
+  requires detail::terms<A, B>               \
+  constexpr auto operator symbol(A const& a, B const& b) { return detail::binary<op::code>(a, b); }
 SINTER_DETAIL_OPERATOR(+, add)
 SINTER_DETAIL_OPERATOR(-, sub)
 SINTER_DETAIL_OPERATOR(*, mul)
@@ -152,33 +153,27 @@ SINTER_DETAIL_OPERATOR(>=, ge)
 #undef SINTER_DETAIL_OPERATOR
 
 template <class A, class B>
-  requires detail::terms<A, B>
-constexpr auto(min)(A const& a, B const& b) {
-  return detail::binary<op::min>(a, b);
-}
+requires detail::terms<A, B>
+constexpr auto(min)(A const& a, B const& b) { return detail::binary<op::min>(a, b); }
 template <class A, class B>
-  requires detail::terms<A, B>
-constexpr auto(max)(A const& a, B const& b) {
-  return detail::binary<op::max>(a, b);
-}
+requires detail::terms<A, B>
+constexpr auto(max)(A const& a, B const& b) { return detail::binary<op::max>(a, b); }
 /// a > 0 ? a : slope * a, with the slope from an operand.
 template <class A, class B>
-  requires detail::terms<A, B>
-constexpr auto prelu(A const& a, B const& slope) {
-  return detail::binary<op::prelu>(a, slope);
-}
+requires detail::terms<A, B>
+constexpr auto prelu(A const& a, B const& slope) { return detail::binary<op::prelu>(a, slope); }
 
 template <class C, class A, class B>
-  requires(expression<C> && detail::term<A> && detail::term<B>)
-/// condition != 0 ? a : b
-constexpr auto select(C const& condition, A const& a, B const& b) {
+requires(expression<C>&& detail::term<A>&& detail::term<B>)
+    /// condition != 0 ? a : b
+    constexpr auto select(C const& condition, A const& a, B const& b) {
   return pointwise<op::select, detail::term_type<C>, detail::term_type<A>, detail::term_type<B>>{
       detail::as_term(condition), detail::as_term(a), detail::as_term(b), 0, 0, dtype::f32};
 }
 /// a * b + c, rounded once.
 template <class A, class B, class C>
-  requires(detail::term<A> && detail::term<B> && detail::term<C> && (expression<A> || expression<B>))
-constexpr auto fma(A const& a, B const& b, C const& c) {
+requires(detail::term<A>&& detail::term<B>&& detail::term<C> &&
+         (expression<A> || expression<B>)) constexpr auto fma(A const& a, B const& b, C const& c) {
   return pointwise<op::fma, detail::term_type<A>, detail::term_type<B>, detail::term_type<C>>{
       detail::as_term(a), detail::as_term(b), detail::as_term(c), 0, 0, dtype::f32};
 }
@@ -236,18 +231,19 @@ struct spatial {
 
 struct conv_options {
   spatial stride = 1;
-  spatial dilation = 1;         ///< 1: taps are neighbours
-  spatial pad = 0;              ///< zeros before the first element (top, left)
-  spatial pad_end = as_pad;     ///< zeros after the last one (bottom, right); as pad where not given
-  int groups = 1;               ///< depthwise: as many as there are channels
+  spatial dilation = 1;      ///< 1: taps are neighbours
+  spatial pad = 0;           ///< zeros before the first element (top, left)
+  spatial pad_end = as_pad;  ///< zeros after the last one (bottom, right); as pad where not given
+  int groups = 1;            ///< depthwise: as many as there are channels
   static constexpr int as_pad = -1;
 };
 
 namespace detail {
 template <op Code, class X, class W>
 constexpr auto convolution(X const& x, W const& w, conv_options const& o) {
-  static_assert(!strip_transposed<X>::value && !strip_transposed<W>::value,
-                "sinter: transposed() stands only directly inside matmul(); bind a permuted view instead");
+  static_assert(
+      !strip_transposed<X>::value && !strip_transposed<W>::value,
+      "sinter: transposed() stands only directly inside matmul(); bind a permuted view instead");
   constexpr int rank = spatial_rank(Code);
   contraction_attrs attrs;
   spatial const end = o.pad_end.axes[0] == conv_options::as_pad ? o.pad : o.pad_end;
@@ -307,7 +303,7 @@ constexpr auto make_scope(std::tuple<Ts...> const& all, std::index_sequence<I...
   static_assert((is_definition<std::tuple_element_t<I, std::tuple<Ts...>>> && ...),
                 "sinter: define() takes definitions (h = expr) and then one expression");
   return scope<Result, std::tuple_element_t<I, std::tuple<Ts...>>...>{
-      std::get<sizeof...(Ts) - 1>(all), {std::get<I>(all)...}};
+      std::get<sizeof...(Ts) - 1>(all), std::get<I>(all)...};
 }
 }  // namespace detail
 
@@ -315,12 +311,13 @@ constexpr auto make_scope(std::tuple<Ts...> const& all, std::index_sequence<I...
 /// deep networks: each name is defined once, so the type stays small.
 template <class... Ts>
 constexpr auto define(Ts const&... all) {
-  return detail::make_scope(std::tuple<Ts...>(all...), std::make_index_sequence<sizeof...(Ts) - 1>{});
+  return detail::make_scope(std::tuple<Ts...>(all...),
+                            std::make_index_sequence<sizeof...(Ts) - 1>{});
 }
 
 /// `outputs(out = y, "stats"_out = s)`: several values stored under their names. May be the last argument of define().
 template <class... Names, class... Es>
 constexpr auto outputs(definition<Names, Es> const&... defs) {
-  return output_list<definition<Names, Es>...>{{defs...}};
+  return output_list<definition<Names, Es>...>(defs...);
 }
 }  // namespace sinter::inline SINTER_ABI

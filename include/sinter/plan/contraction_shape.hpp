@@ -13,7 +13,8 @@ struct contraction_shape {
 
 namespace detail {
 
-constexpr contraction_shape matmul_shape(contraction_attrs const& a, shape const& src, shape const& weight) {
+constexpr contraction_shape matmul_shape(contraction_attrs const& a, shape const& src,
+                                         shape const& weight) {
   int const s = src.ssize(), w = weight.ssize();
   if (s < 2 || w < 2) return {};
   extent const m = src[a.transposed_src ? s - 1 : s - 2], k = src[a.transposed_src ? s - 2 : s - 1];
@@ -29,15 +30,19 @@ constexpr contraction_shape matmul_shape(contraction_attrs const& a, shape const
   return r;
 }
 
-constexpr contraction_shape conv_shape(op code, contraction_attrs const& a, shape const& src, shape const& weight) {
+constexpr contraction_shape conv_shape(op code, contraction_attrs const& a, shape const& src,
+                                       shape const& weight) {
   int const rank = spatial_rank(code) + 2;
   if (src.ssize() != rank || weight.ssize() != rank || is_dynamic(weight)) return {};
-  if (a.groups < 1 || checked_mul(weight.back(), a.groups) != src.back() || weight[0] % a.groups != 0) return {};
+  if (a.groups < 1 || checked_mul(weight.back(), a.groups) != src.back() ||
+      weight[0] % a.groups != 0)
+    return {};
   contraction_shape r{true, shape{src[0]}};
   for (int i = 1; i < rank - 1; ++i) {
-    extent const e = src[i] == dynamic ? dynamic
-                                       : conv_extent(src[i], weight[i], a.stride[i - 1], a.dilation[i - 1],
-                                                     a.pad_begin[i - 1], a.pad_end[i - 1]);
+    extent const e = src[i] == dynamic
+                         ? dynamic
+                         : conv_extent(src[i], weight[i], a.stride[i - 1], a.dilation[i - 1],
+                                       a.pad_begin[i - 1], a.pad_end[i - 1]);
     if (weight[i] == 0 || (e <= 0 && e != dynamic)) return {};
     r.dims.push_back(e);
   }
@@ -48,8 +53,10 @@ constexpr contraction_shape conv_shape(op code, contraction_attrs const& a, shap
 }  // namespace detail
 
 /// For attributes that rules.hpp accepts. dynamic meets dynamic, and never a number.
-constexpr contraction_shape shape_of(op code, contraction_attrs const& a, shape const& src, shape const& weight) {
-  return code == op::matmul ? detail::matmul_shape(a, src, weight) : detail::conv_shape(code, a, src, weight);
+constexpr contraction_shape shape_of(op code, contraction_attrs const& a, shape const& src,
+                                     shape const& weight) {
+  return code == op::matmul ? detail::matmul_shape(a, src, weight)
+                            : detail::conv_shape(code, a, src, weight);
 }
 
 }  // namespace sinter::inline SINTER_ABI

@@ -62,7 +62,9 @@ constexpr std::uint64_t mix(std::uint64_t h, std::uint64_t v) {
   h ^= v + 0x9e3779b97f4a7c15ULL + (h << 6) + (h >> 2);
   return h * 0xff51afd7ed558ccdULL;
 }
-constexpr std::uint64_t mix(std::uint64_t h, float v) { return mix(h, std::uint64_t{std::bit_cast<std::uint32_t>(v)}); }
+constexpr std::uint64_t mix(std::uint64_t h, float v) {
+  return mix(h, std::uint64_t{std::bit_cast<std::uint32_t>(v)});
+}
 
 constexpr std::uint64_t digest(none const&) { return 1; }
 constexpr std::uint64_t digest(constant const& c) { return mix(std::uint64_t{2}, c.value); }
@@ -91,11 +93,13 @@ constexpr std::uint64_t digest(pointwise<Code, A, B, C> const& e) {
 }
 template <op Code, class S, class W, bool TS, bool TW>
 constexpr std::uint64_t digest(contraction<Code, S, W, TS, TW> const& e) {
-  std::uint64_t h = mix(std::uint64_t{7}, static_cast<std::uint64_t>(Code) * 4 + (TS ? 2U : 0U) + (TW ? 1U : 0U));
+  std::uint64_t h =
+      mix(std::uint64_t{7}, static_cast<std::uint64_t>(Code) * 4 + (TS ? 2U : 0U) + (TW ? 1U : 0U));
   for (int i = 0; i < 3; ++i)
     for (int v : {e.attrs.stride[i], e.attrs.dilation[i], e.attrs.pad_begin[i], e.attrs.pad_end[i]})
       h = mix(h, static_cast<std::uint64_t>(v));
-  return mix(mix(mix(h, static_cast<std::uint64_t>(e.attrs.groups)), digest(e.src)), digest(e.weight));
+  return mix(mix(mix(h, static_cast<std::uint64_t>(e.attrs.groups)), digest(e.src)),
+             digest(e.weight));
 }
 template <class Body, class A>
 constexpr std::uint64_t digest(map_node<Body, A> const& e) {
@@ -149,7 +153,8 @@ struct graph_sink {
       int const index = slot_of_name[slot] - 1;
       graph_operand const& known = result.operands[index];
       if (known.key != o.key || known.name != o.name) continue;
-      if (known.role != o.role || !(known.static_dims == o.static_dims)) report(fault::leaf_disagrees);
+      if (known.role != o.role || !(known.static_dims == o.static_dims))
+        report(fault::leaf_disagrees);
       return operand_ref(index);
     }
     result.operands.push_back(o);
@@ -249,8 +254,10 @@ constexpr value_ref walk(Sink&, hole<I> const&, hole_values const& holes) {
 }
 template <class Sink, class Name, role Role, extent... Dims>
 constexpr value_ref walk(Sink& sink, leaf<Name, Role, Dims...> const&, hole_values const&) {
-  static_assert(Name::view.size() > 0 && Name::view.size() < 40, "sinter: an operand's name has 1 to 39 characters");
-  static_assert(((Dims >= 0 || Dims == dynamic) && ...), "sinter: a static extent is at least 0, or sinter::dynamic");
+  static_assert(Name::view.size() > 0 && Name::view.size() < 40,
+                "sinter: an operand's name has 1 to 39 characters");
+  static_assert(((Dims >= 0 || Dims == dynamic) && ...),
+                "sinter: a static extent is at least 0, or sinter::dynamic");
   return sink.add_operand({Name::view, Name::key, Role, dtype::f32, shape{Dims...}});
 }
 template <class Sink, class Name>
@@ -272,8 +279,10 @@ template <class Sink, class Result, class... Defs>
 constexpr value_ref walk(Sink&, scope<Result, Defs...> const&, hole_values const&);
 
 template <class Sink, class Name, class E>
-constexpr value_ref walk_let(Sink& sink, E const& inner, hole_values const& holes, std::uint64_t d) {
-  static_assert(Name::view.size() > 0 && Name::view.size() < 32, "sinter: a let's name has 1 to 31 characters");
+constexpr value_ref walk_let(Sink& sink, E const& inner, hole_values const& holes,
+                             std::uint64_t d) {
+  static_assert(Name::view.size() > 0 && Name::view.size() < 32,
+                "sinter: a let's name has 1 to 31 characters");
   value_ref const v = walk(sink, inner, holes);
   sink.add_let({Name::view, Name::key, v, d, false});
   return v;
@@ -295,7 +304,8 @@ constexpr value_ref walk(Sink& sink, pointwise<Code, A, B, C> const& e, hole_val
   return sink.add_step(s);
 }
 template <class Sink, op Code, class S, class W, bool TS, bool TW>
-constexpr value_ref walk(Sink& sink, contraction<Code, S, W, TS, TW> const& e, hole_values const& holes) {
+constexpr value_ref walk(Sink& sink, contraction<Code, S, W, TS, TW> const& e,
+                         hole_values const& holes) {
   step s;
   s.code = Code;
   value_ref const src = walk(sink, e.src, holes);
@@ -332,7 +342,8 @@ constexpr void walk_definition(Sink& sink, definition<Name, E> const& d, hole_va
   walk_let<Sink, Name>(sink, d.value, holes, digest(d.value));
 }
 template <class Sink, class Result, class... Defs>
-constexpr void walk_definitions(Sink& sink, scope<Result, Defs...> const& e, hole_values const& holes) {
+constexpr void walk_definitions(Sink& sink, scope<Result, Defs...> const& e,
+                                hole_values const& holes) {
   std::apply([&](auto const&... each) { (walk_definition(sink, each, holes), ...); }, e.defs);
 }
 template <class Sink, class Result, class... Defs>
@@ -345,7 +356,9 @@ template <class Sink, class... Defs>
 constexpr void walk_root(Sink& sink, output_list<Defs...> const& list) {
   std::apply(
       [&](auto const&... each) {
-        (sink.add_output(std::remove_cvref_t<decltype(each)>::name::view, walk(sink, each.value, hole_values{})), ...);
+        (sink.add_output(std::remove_cvref_t<decltype(each)>::name::view,
+                         walk(sink, each.value, hole_values{})),
+         ...);
       },
       list.defs);
 }
@@ -388,7 +401,8 @@ class static_shape_check {
   constexpr known_shape contracted(step const& s) {
     known_shape const src = of(s.args[0]), weight = of(s.args[1]);
     if (!src.known || !weight.known) return {};
-    contraction_shape const r = shape_of(s.code, graph_.contractions[int{s.contraction}], src.dims, weight.dims);
+    contraction_shape const r =
+        shape_of(s.code, graph_.contractions[int{s.contraction}], src.dims, weight.dims);
     fits_ = fits_ && r.fits;
     return {r.fits, r.dims};
   }
@@ -398,7 +412,9 @@ class static_shape_check {
     for (value_ref a : s.args) {
       if (a.kind == value_kind::none) continue;
       known_shape const read = of(a);
-      if (!read.known && a.kind == value_kind::operand && graph_.operands[int{a.index}].role == role::vector) continue;
+      if (!read.known && a.kind == value_kind::operand &&
+          graph_.operands[int{a.index}].role == role::vector)
+        continue;
       broadcast_result const both = broadcast(result.dims, read.dims);
       if (result.known && read.known) fits_ = fits_ && both.fits;
       result.known = result.known && read.known && both.fits;
@@ -439,9 +455,11 @@ constexpr auto flatten(E const& e) {
   for (let_entry const& l : sink.result.lets)
     if (!l.read) sink.report(fault::let_unused);
   bool any_static = false;
-  for (graph_operand const& o : sink.result.operands) any_static = any_static || !o.static_dims.empty();
+  for (graph_operand const& o : sink.result.operands)
+    any_static = any_static || !o.static_dims.empty();
   if (any_static && sink.result.broken == fault::none)
-    if (!detail::static_shape_check<graph_size_of<E>>(sink.result).fits()) sink.report(fault::static_shapes);
+    if (!detail::static_shape_check<graph_size_of<E>>(sink.result).fits())
+      sink.report(fault::static_shapes);
   return sink.result;
 }
 

@@ -41,7 +41,8 @@ class partitioner {
         continue;
       }
       for (value_ref a : s.args)
-        if (a.kind == value_kind::step && group_[int{a.index}] > group_[i]) group_[i] = group_[int{a.index}];
+        if (a.kind == value_kind::step && group_[int{a.index}] > group_[i])
+          group_[i] = group_[int{a.index}];
     }
   }
   /// Last first: a step without a contraction before it sinks into its only reader's group, or opens one.
@@ -53,7 +54,8 @@ class partitioner {
       for (int j = i + 1; j < graph_.steps.ssize(); ++j)
         for (int a = 0; a < 3; ++a) {
           if (!(graph_.steps[j].args[a] == step_ref(i))) continue;
-          if (graph_.steps[j].contraction >= 0 || (reader >= 0 && reader != group_[j])) alone = false;
+          if (graph_.steps[j].contraction >= 0 || (reader >= 0 && reader != group_[j]))
+            alone = false;
           reader = group_[j];
         }
       group_[i] = alone && reader >= 0 ? reader : count_++;
@@ -84,7 +86,9 @@ class partitioner {
     for (int i = 0; i < graph_.steps.ssize(); ++i) {
       if (group_[i] != g) continue;
       for (value_ref a : graph_.steps[i].args)
-        if (a.kind == value_kind::step && group_[int{a.index}] != g && number[group_[int{a.index}]] < 0) return false;
+        if (a.kind == value_kind::step && group_[int{a.index}] != g &&
+            number[group_[int{a.index}]] < 0)
+          return false;
     }
     return true;
   }
@@ -138,12 +142,14 @@ class plan {
     for (step const& s : graph_.steps) {
       if (s.contraction < 0) continue;
       for (int a = 0; a < 2; ++a)
-        if (s.args[a].kind == value_kind::operand) graph_.operands[int{s.args[a].index}].type = operand_type(s, a);
+        if (s.args[a].kind == value_kind::operand)
+          graph_.operands[int{s.args[a].index}].type = operand_type(s, a);
     }
   }
   constexpr dtype operand_type(step const& reader, int argument) const {
     value_ref const v = reader.args[argument];
-    bool const packed = v.kind == value_kind::operand && graph_.operands[int{v.index}].role == role::weight;
+    bool const packed =
+        v.kind == value_kind::operand && graph_.operands[int{v.index}].role == role::weight;
     return packed ? graph_.precision.weight : graph_.precision.src;
   }
   /// What the value of step s is stored as for a step of another group that reads it.
@@ -175,8 +181,10 @@ class plan {
     }
     for (int a = 0; a < 3; ++a) {
       value_ref const v = original.args[a];
-      if (v.kind == value_kind::constant) s.args[a] = constant_ref(constant_index(c, graph_.constants[int{v.index}]));
-      if (v.kind == value_kind::operand) s.args[a] = operand_ref(operand_index(c, external(graph_.operands[int{v.index}])));
+      if (v.kind == value_kind::constant)
+        s.args[a] = constant_ref(constant_index(c, graph_.constants[int{v.index}]));
+      if (v.kind == value_kind::operand)
+        s.args[a] = operand_ref(operand_index(c, external(graph_.operands[int{v.index}])));
       if (v.kind != value_kind::step) continue;
       if (group_of_[int{v.index}] == group) {
         s.args[a] = step_ref(local[int{v.index}]);
@@ -206,7 +214,8 @@ class plan {
 
   constexpr void add_outputs(chain& c, int s, int group, std::int16_t local) const {
     for (graph_output const& o : graph_.outputs)
-      if (o.value == step_ref(s)) c.outputs.push_back({o.name, step_ref(local), graph_.precision.dst, false});
+      if (o.value == step_ref(s))
+        c.outputs.push_back({o.name, step_ref(local), graph_.precision.dst, false});
     for (int reader = s + 1; reader < graph_.steps.ssize(); ++reader) {
       if (group_of_[reader] == group) continue;
       for (int a = 0; a < 3; ++a) {
@@ -240,7 +249,8 @@ class plan {
         if (inside) continue;
         ++load.reads;
         if (v.kind != value_kind::step) continue;
-        auto const bit = static_cast<std::uint8_t>(1U << static_cast<int>(stored_type(v.index, graph_.steps[s], a)));
+        auto const bit = static_cast<std::uint8_t>(
+            1U << static_cast<int>(stored_type(v.index, graph_.steps[s], a)));
         if ((stored[int{v.index}] & bit) == 0) ++loads[group_of_[int{v.index}]].stores;
         stored[int{v.index}] = static_cast<std::uint8_t>(stored[int{v.index}] | bit);
       }
@@ -259,7 +269,8 @@ class plan {
         value_ref const v = graph_.steps[s].args[a];
         bool const outside = v.kind == value_kind::operand || v.kind == value_kind::constant ||
                              (v.kind == value_kind::step && group_of_[int{v.index}] != group);
-        if (outside && first_read(group, s, a)) ++(v.kind == value_kind::constant ? constants : operands);
+        if (outside && first_read(group, s, a))
+          ++(v.kind == value_kind::constant ? constants : operands);
       }
     return operands <= max_operands && constants <= max_constants;
   }
