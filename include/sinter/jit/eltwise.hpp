@@ -13,8 +13,9 @@
 
 namespace sinter::inline SINTER_ABI::jit {
 
-/// The largest error, against the exact value rounded to nothing: `ulp` units of the last place of f32 where the
-/// input is at least `above`, `relative` below it. 0.5: correctly rounded; 0: exact.
+/// The largest error against the exact value: `ulp` units of its last place in f32 where the input (swish: alpha times
+/// the input) is at least `above`; below, `relative`, or 4 ulp where that is more (denormals). 0.5: correctly rounded;
+/// 0: exact.
 struct error_bound {
   float ulp = 0.5F;
   float above = -std::numeric_limits<float>::infinity();
@@ -44,10 +45,10 @@ inline constexpr eltwise_row eltwise_table[] = {
     {op::gelu_tanh, 3, 3, false, {4, -1, 0x1p-16F}},
     {op::gelu_erf, 4, 4, false, {4, -1, 0x1p-16F}},
     {op::swish, 3, 3, false, {6, -1, 0x1p-16F}},
-    {op::hardsigmoid, 1, 1, false, {1.5F}},
-    {op::hardswish, 2, 2, false, {2}},
-    {op::mish, 3, 3, false, {8}},
-    {op::softplus, 3, 3, false, {4}},
+    {op::hardsigmoid, 1, 1, false, {}},
+    {op::hardswish, 2, 2, false, {1.5F}},
+    {op::mish, 3, 3, false, {6, -1, 0x1p-16F}},
+    {op::softplus, 3, 3, false, {6}},
     {op::pow, 5, 4, false, {8}},  // and 2 |beta log|x|| more where beta is no integer of at most 8 in size
     {op::round, 0, 0, false, {0}},
     {op::linear, 1, 1, false, {}},

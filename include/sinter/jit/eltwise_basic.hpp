@@ -41,10 +41,9 @@ inline void linear(lanes& e, xb::Xmm const& x, float alpha, float beta) {
   e.a.vfmadd213ps(x, e.t(0), e.a.constant(beta));
 }
 
-/// min(max(alpha x + beta, 0), 1): two roundings, as the row says.
+/// min(max(alpha x + beta, 0), 1).
 inline void hardsigmoid(lanes& e, xb::Xmm const& x, float alpha, float beta) {
-  e.a.vmulps(x, x, e.a.constant(alpha));
-  e.a.vaddps(x, x, e.a.constant(beta));
+  linear(e, x, alpha, beta);
   clip(e, x, 0, 1);
 }
 
@@ -56,8 +55,8 @@ inline void keep_finite_where_shut(lanes& e, xb::Xmm const& x, bool shut_below, 
 
 inline void hardswish(lanes& e, xb::Xmm const& x, float alpha, float beta) {
   auto& a = e.a;
-  a.vmulps(e.t(1), x, a.constant(alpha));
-  a.vaddps(e.t(1), e.t(1), a.constant(beta));
+  e.set(e.t(1), beta);
+  a.vfmadd231ps(e.t(1), x, a.constant(alpha));
   clip(e, e.t(1), 0, 1);
   if (alpha != 0) keep_finite_where_shut(e, x, alpha > 0, e.t(0));
   a.vmulps(x, x, e.t(1));

@@ -116,15 +116,15 @@ inline void exp_in(lanes& e, xb::Xmm const& x, xb::Xmm const& n, xb::Xmm const& 
 }
 inline void exp(lanes& e, xb::Xmm const& x) { exp_in(e, x, e.t(0), e.t(1)); }
 
-/// x P(x^2) / Q(x^2), where tanh is not 1. Fit tanh5_3: 2^-23.7.
+/// x P(x^2) / Q(x^2), where tanh is not 1. Fit tanh5_4: 2^-27.
 inline void tanh(lanes& e, xb::Xmm const& x) {
   auto& a = e.a;
   xb::Xmm const u = e.t(0), p = e.t(1), q = e.t(2);
   e.at_most(x, 9.01F, u);
   e.at_least(x, -9.01F, u);
   a.vmulps(u, x, x);
-  e.horner(p, u, {0x1.3fa15ep-36F, -0x1.b5f81ap-27F, 0x1.36958cp-17F, 0x1.7eab16p-9F, 0x1.088ff4p-3F, 0x1.fffffep-1F});
-  e.horner(q, u, {0x1.de00a8p-13F, 0x1.8540c6p-6F, 0x1.d99d2ep-2F, 1});
+  e.horner(p, u, {-0x1.af6564p-37F, 0x1.0774eep-25F, 0x1.d6871ap-16F, 0x1.fb49b6p-9F, 0x1.183284p-3F, 1});
+  e.horner(q, u, {0x1.5a449cp-20F, 0x1.9d5a9ap-12F, 0x1.be83e6p-6F, 0x1.e16e96p-2F, 1});
   a.vmulps(x, x, p);
   a.vdivps(x, x, q);
 }
@@ -152,6 +152,8 @@ inline void elu(lanes& e, xb::Xmm const& x, float alpha) {
   }
   a.vsubps(z, n, a.constant(1));
   a.vfmadd213ps(p, n, z);
+  a.vandps(z, x, a.constant(-0.0F));  // the sum above made +0 of -0
+  a.vorps(p, p, z);
   if (alpha != 1) a.vmulps(p, p, a.constant(alpha));
   e.replace_where(p, x, compare::gt, a.constant(0), x, z);
   a.vmovaps(x, p);

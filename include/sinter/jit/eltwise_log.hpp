@@ -22,8 +22,7 @@ inline void log_sum(lanes& e, xb::Xmm const& x, log_registers const& r) {
   e.horner(r.p, r.t, {0x1.bb6a02p-5F, -0x1.ee3232p-4F, 0x1.32d592p-3F, -0x1.588644p-3F, 0x1.992230p-3F, -0x1.ffddaap-3F,
                       0x1.5555e4p-2F, -0x1.000014p-1F, 1});
   a.vmulps(r.t, r.t, r.p);
-  a.vfmadd231ps(r.t, r.k, a.constant(ln2_low));
-  a.vfmadd231ps(r.t, r.k, a.constant(ln2_high));
+  a.vfmadd231ps(r.t, r.k, a.constant(ln2_high));  // its own error, 2^-28 of it, does not count
   a.vmovaps(x, r.t);
 }
 
@@ -67,24 +66,21 @@ inline void log(lanes& e, xb::Xmm const& x) {
   log_in(e, x, {e.t(0), e.t(1), e.t(2), e.wide() ? e.t(2) : e.t(3)});
 }
 
-/// (max(z, 0) + log(1 + e^-|z|)) / alpha, z = alpha x; log(1 + E) = E P(E) / Q(E). Fit log1p3_3: 2^-28.
+/// (max(z, 0) + log(1 + e^-|z|)) / alpha with z = alpha x, where the first part is x or 0 without a product that might
+/// overflow; log(1 + E) = E P(E) / Q(E). Fit log1p3_3: 2^-28.
 inline void softplus(lanes& e, xb::Xmm const& x, float alpha) {
   auto& a = e.a;
-  xb::Xmm const big = e.t(0), p = e.t(1), q = e.t(2);
-  if (alpha != 1) a.vmulps(x, x, a.constant(alpha));
-  a.vorps(big, x, a.constant(-0.0F));
-  exp_in(e, big, p, q);
-  e.horner(p, big, {0x1.c3fb32p-9F, 0x1.e9f218p-3F, 0x1.11702cp+0F, 1});
-  e.horner(q, big, {0x1.361016p-4F, 0x1.61425cp-1F, 0x1.91702ap+0F, 1});
-  a.vmulps(big, big, p);
-  a.vdivps(big, big, q);
+  xb::Xmm const z = e.t(0), p = e.t(1), q = e.t(2);
+  a.vmulps(z, x, a.constant(alpha));
+  a.vorps(z, z, a.constant(-0.0F));
+  exp_in(e, z, p, q);
+  e.horner(p, z, {0x1.c3fb32p-9F, 0x1.e9f218p-3F, 0x1.11702cp+0F, 1});
+  e.horner(q, z, {0x1.361016p-4F, 0x1.61425cp-1F, 0x1.91702ap+0F, 1});
+  a.vmulps(z, z, p);
+  a.vdivps(z, z, q);
   e.zero(p);
-  a.vmaxps(x, p, x);
-  a.vaddps(x, x, big);
-  if (alpha != 1) {
-    e.set(p, alpha);
-    a.vdivps(x, x, p);
-  }
+  alpha < 0 ? a.vminps(x, p, x) : a.vmaxps(x, p, x);
+  a.vfmadd231ps(x, z, a.constant(1 / alpha));
 }
 
 /// x^n by squaring, n > 0; `power` and x are used up, the result is in x.
@@ -109,6 +105,22 @@ constexpr bool is_odd(float v) {
   return v < 0x1p24F && v > -0x1p24F && is_integer(v) && static_cast<int>(v) % 2 != 0;
 }
 
+/// alpha x^(+-1/2). C's pow gives +0 of -0 and Inf of -Inf, where the square root gives -0 and NaN.
+inline void root_power(lanes& e, xb::Xmm const& x, float alpha, float beta) {
+  auto& a = e.a;
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  a.vaddps(x, x, a.constant(0));
+  e.set(e.t(0), inf);
+  e.replace_where(x, x, compare::eq, a.constant(-inf), e.t(0), e.t(1));
+  a.vsqrtps(x, x);
+  if (beta < 0) {
+    a.vmovaps(e.t(0), x);
+    e.set(x, 1);
+    a.vdivps(x, x, e.t(0));
+  }
+  if (alpha != 1) a.vmulps(x, x, a.constant(alpha));
+}
+
 /// alpha x^beta. Small integers by products; else alpha e^(beta log|x|), where the error of the product beta log|x| is
 /// multiplied by its size.
 inline void pow(lanes& e, xb::Xmm const& x, float alpha, float beta) {
@@ -124,6 +136,7 @@ inline void pow(lanes& e, xb::Xmm const& x, float alpha, float beta) {
     if (alpha != 1) a.vmulps(x, x, a.constant(alpha));
     return;
   }
+  if (beta == 0.5F || beta == -0.5F) return root_power(e, x, alpha, beta);
   xb::Xmm const given = e.t(0), t = e.t(1);
   a.vmovaps(given, x);
   a.vandps(x, x, a.constant_bits(0x7fffffff));
@@ -144,19 +157,18 @@ inline void pow(lanes& e, xb::Xmm const& x, float alpha, float beta) {
   if (alpha != 1) a.vmulps(x, x, a.constant(alpha));
 }
 
-/// max(x, 0) - t e^(-t^2 / 2) R(t), t = |x|, R the rational fit mills3_4 of (1 - Phi(t)) e^(t^2 / 2): 2^-25.5 for t <= 1.
-/// e^... is scaled by 2^24 and R by 2^-24, so that the product, not a factor, underflows: to -0.
+/// max(x, 0) - t g, g = e^(-t^2 / 2) R(t) = 1 - Phi(t), t = |x|; R is the rational fit mills3_4: 2^-25.5 for t <= 1. The
+/// power is scaled by 2^24 and R by 2^-24, so that no factor is denormal before g is.
 inline void gelu_erf(lanes& e, xb::Xmm const& x) {
   auto& a = e.a;
   constexpr float s = 0x1p-24F, big = 0x1p24F;
   constexpr float half_log2_e = 0x1.715476p-1F;
-  xb::Xmm const y = e.t(0), h = e.t(1), f = e.t(2), p = e.t(3);
+  xb::Xmm const y = e.t(0), g = e.t(1), f = e.t(2), p = e.t(3);
   a.vandps(y, x, a.constant_bits(0x7fffffff));
   a.vminps(y, y, a.constant(14.5F));  // a NaN is lost here and kept in max(x, 0)
-  e.horner(h, y, {s * 0x1.b8255cp-7F, s * 0x1.aa04f8p-4F, s * 0x1.56b6c6p-2F, s * 0.5F});
-  a.vmulps(h, h, y);
+  e.horner(g, y, {s * 0x1.b8255cp-7F, s * 0x1.aa04f8p-4F, s * 0x1.56b6c6p-2F, s * 0.5F});
   e.horner(f, y, {0x1.13ee32p-5F, 0x1.0a81eap-2F, 0x1.c1e7f2p-1F, 0x1.779d80p+0F, 1});
-  a.vdivps(h, h, f);
+  a.vdivps(g, g, f);
   a.vmulps(y, y, y);
   a.vmulps(y, y, a.constant(-half_log2_e));
   if (e.wide()) {
@@ -174,9 +186,14 @@ inline void gelu_erf(lanes& e, xb::Xmm const& x) {
     power_from_magic(e, f);
     a.vmulps(p, p, f);
   }
+  a.vmulps(g, g, p);
+  a.vandps(y, x, a.constant_bits(0x7fffffff));
+  a.vandps(p, x, a.constant(-0.0F));
+  a.vminps(y, y, a.constant(14.5F));
   e.zero(f);
   a.vmaxps(x, f, x);
-  a.vfnmadd231ps(x, h, p);
+  a.vfnmadd231ps(x, y, g);
+  a.vorps(x, x, p);  // g may be 0 where x is negative
 }
 
 }  // namespace sinter::inline SINTER_ABI::jit::emit

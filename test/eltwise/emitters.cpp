@@ -1,0 +1,200 @@
+// Every emitter against the oracle: all bf16 values, a dense sample of f32 and every exponent with its neighbours; in the
+// long test all 2^32 values. The largest error of each is printed as a row of docs/precision.md's table.
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <sinter/reference/scalar.hpp>
+#include <string>
+#include <vector>
+
+#include "pointwise_loop.hpp"
+#include "support/skip.hpp"
+
+using namespace sinter;
+using namespace sinter_test;
+
+namespace {
+
+struct unary_case {
+  op code;
+  float alpha = 0, beta = 0;
+};
+/// The defaults of each row, and what its parameters can do besides.
+std::vector<unary_case> unary_cases() {
+  std::vector<unary_case> cases;
+  for (op_row const& row : op_table)
+    if (row.kind == op_class::unary && row.code != op::clip) cases.push_back({row.code, row.alpha, row.beta});
+  for (unary_case c : std::initializer_list<unary_case>{
+           {op::clip, 0, 6},         {op::clip, -1.5F, 2},      {op::clip, 2, 2},           {op::leaky_relu, -0.5F},
+           {op::leaky_relu, 0},      {op::leaky_relu, 2},       {op::elu, 0.5F},            {op::elu, -1},
+           {op::swish, 1.702F},      {op::swish, -1},           {op::swish, 0},             {op::softplus, 2},
+           {op::softplus, -1},       {op::softplus, 0.5F},      {op::hardswish, 0.2F, 0.5F}, {op::hardswish, -0.25F, 0.5F},
+           {op::hardsigmoid, 0.2F, 0.5F}, {op::linear, 2, 3},   {op::linear, 0, 1},         {op::linear, -1.5F, 0.25F},
+           {op::pow, 1, 2},          {op::pow, 2, 3},           {op::pow, 1, 0.5F},         {op::pow, 1, -1},
+           {op::pow, 1, -0.5F},      {op::pow, 1, 2.5F},        {op::pow, 3, 0},            {op::pow, 1, 11},
+           {op::pow, 1, -3},         {op::pow, 1, -9},          {op::pow, 1, 8}})
+    cases.push_back(c);
+  return cases;
+}
+
+double exact(unary_case const& c, float x) {
+  double y = 0;
+  visit_pointwise(c.code, [&]<op Code>() {
+    if constexpr (row_of(Code).kind == op_class::unary)
+      y = unary_meaning<Code>(static_cast<double>(x), static_cast<double>(c.alpha), static_cast<double>(c.beta));
+  });
+  return y;
+}
+
+/// |got - want| in units of the last place that f32 has at `want`.
+double ulps(float got, double want) {
+  if (static_cast<double>(got) == want) return 0;
+  double const size = std::abs(want);
+  if (std::isinf(got) || size >= 0x1.ffffffp127) {
+    // Beyond the largest float: an infinity is right from half an ulp on, and one ulp more for each ulp less.
+    double const bounded = std::min(size, 0x1p128);
+    return std::signbit(got) == std::signbit(want) ? std::abs(std::min(std::abs(static_cast<double>(got)), 0x1p128) - bounded) / 0x1p104
+                                                   : std::numeric_limits<double>::infinity();
+  }
+  int const exponent = size < 0x1p-126 ? -126 : std::ilogb(size);
+  return std::abs(static_cast<double>(got) - want) / std::ldexp(1.0, exponent - 23);
+}
+
+struct worst {
+  double ulp = 0, relative = 0;
+  float at = 0, relative_at = 0;
+  int wrong = 0;  ///< NaN-ness, sign of zero, or the bound
+  float wrong_at = 0, wrong_got = 0;
+  double wrong_want = 0;
+};
+
+bool below(unary_case const& c, float x) {
+  return (c.code == op::swish ? c.alpha * x : x) < jit::eltwise_of(c.code).error.above;
+}
+double allowed_ulp(unary_case const& c, float x) {
+  double const bound = static_cast<double>(jit::eltwise_of(c.code).error.ulp);
+  if (c.code != op::pow || std::abs(c.beta) == 0.5F || (jit::emit::is_integer(c.beta) && std::abs(c.beta) <= 8)) return bound;
+  double const size = std::abs(static_cast<double>(c.beta) * std::log(std::abs(static_cast<double>(x))));
+  return std::isfinite(size) ? bound + 2 * size : bound;
+}
+
+void judge(unary_case const& c, float x, float got, worst& w) {
+  jit::error_bound const bound = jit::eltwise_of(c.code).error;
+  double const want = exact(c, x);
+  bool right = true;
+  if (std::isnan(want) || std::isnan(got)) {
+    right = std::isnan(want) && std::isnan(got);
+  } else if (static_cast<double>(got) == want) {
+    right = std::signbit(got) == std::signbit(want);
+  } else {
+    double const u = ulps(got, want);
+    if (got == 0) right = std::signbit(got) == std::signbit(want);
+    if (!below(c, x)) {
+      if (u > w.ulp) w.ulp = u, w.at = x;
+      right = right && u <= allowed_ulp(c, x);
+    } else {
+      double const r = u <= 4 ? 0 : std::abs(static_cast<double>(got) / want - 1);
+      if (r > w.relative) w.relative = r, w.relative_at = x;
+      right = right && r <= static_cast<double>(bound.relative);
+      if (c.code == op::gelu_tanh || c.code == op::gelu_erf) right = right && !(got > 0);
+    }
+  }
+  if (!right && w.wrong++ == 0) w.wrong_at = x, w.wrong_got = got, w.wrong_want = want;
+}
+
+/// Runs the emitter over bits first, first + stride, ... (count of them, in f32).
+void sweep(unary_case const& c, pointwise_loop const& loop, std::uint32_t first, std::uint32_t stride, std::size_t count,
+           worst& w) {
+  constexpr std::size_t block = 4096;
+  std::vector<float> in(block), out(block);
+  for (std::size_t done = 0; done < count; done += block) {
+    for (std::size_t i = 0; i < block; ++i)
+      in[i] = std::bit_cast<float>(first + static_cast<std::uint32_t>(done + i) * stride);
+    loop.run({in.data()}, {out.data()}, block / 16);
+    for (std::size_t i = 0; i < block; ++i) judge(c, in[i], out[i], w);
+  }
+}
+
+std::vector<float> edges() {
+  std::vector<float> v;
+  for (std::uint32_t sign : {0U, 0x80000000U})
+    for (std::uint32_t exponent = 0; exponent <= 255; ++exponent)
+      for (std::uint32_t fraction : {0U, 1U, 2U, 0x3fffffU, 0x400000U, 0x400001U, 0x7ffffeU, 0x7fffffU})
+        v.push_back(std::bit_cast<float>(sign | (exponent << 23) | fraction));
+  for (double x : {88.0, 88.72283, 88.7229, 87.33654, 89.0, 90.0, 103.97, 104.0, 9.01, 1e4, 0.36, 3.0, 2.9999, 10.8, 10.9, 13.0, 14.5, 5.0, 1.0})
+    for (double s : {1.0, -1.0}) v.push_back(static_cast<float>(s * x));
+  while (v.size() % 16 != 0) v.push_back(0);
+  return v;
+}
+
+int blocks_of_16(isa level) { return level == isa::avx2 ? 2 : 1; }
+
+std::string title(unary_case const& c, isa level) {
+  char text[96];
+  std::snprintf(text, sizeof text, "%-11.*s %7.4g %5.3g  %-11.*s", static_cast<int>(name_of(c.code).size()),
+                name_of(c.code).data(), static_cast<double>(c.alpha), static_cast<double>(c.beta),
+                static_cast<int>(name_of(level).size()), name_of(level).data());
+  return text;
+}
+
+void report(unary_case const& c, isa level, worst const& w) {
+  std::printf("%s  %6.3f ulp at %-13.9g", title(c, level).c_str(), w.ulp, static_cast<double>(w.at));
+  if (w.relative > 0) std::printf("  below -1: 2^%.2f at %.9g", std::log2(w.relative), static_cast<double>(w.relative_at));
+  std::printf("\n");
+  CHECK_MESSAGE(w.wrong == 0, title(c, level), " wrong ", w.wrong, " times, first at ", w.wrong_at, ": ", w.wrong_got,
+                " instead of ", w.wrong_want);
+}
+
+}  // namespace
+
+TEST_CASE("unary emitters: a dense sample of f32, every exponent") {
+  if (levels_here().empty()) SINTER_SKIP("this CPU has no AVX2");
+  for (isa level : levels_here()) {
+    if (level == isa::avx512_bf16) continue;  // the same code as avx512
+    for (unary_case const& c : unary_cases()) {
+      pointwise_loop const loop(one_step(c.code, c.alpha, c.beta, {dtype::f32}, dtype::f32), level, blocks_of_16(level));
+      worst w;
+      sweep(c, loop, 0, 4099, std::size_t{1} << 20, w);
+      std::vector<float> const in = edges();
+      std::vector<float> out(in.size());
+      loop.run({in.data()}, {out.data()}, in.size() / 16);
+      for (std::size_t i = 0; i < in.size(); ++i) judge(c, in[i], out[i], w);
+      report(c, level, w);
+    }
+  }
+}
+
+TEST_CASE("unary emitters: all bf16 inputs, bf16 outputs") {
+  if (levels_here().empty()) SINTER_SKIP("this CPU has no AVX2");
+  std::vector<bfloat16> in(65536), out(65536);
+  for (std::size_t i = 0; i < in.size(); ++i) in[i].bits = static_cast<std::uint16_t>(i);
+  for (isa level : levels_here()) {
+    bool const flushes = includes(level, isa::avx512_bf16);
+    for (unary_case const& c : unary_cases()) {
+      pointwise_loop const loop(one_step(c.code, c.alpha, c.beta, {dtype::bf16}, dtype::bf16), level, blocks_of_16(level));
+      loop.run({in.data()}, {out.data()}, in.size() / 16);
+      int wrong = 0;
+      std::string first;
+      for (std::size_t i = 0; i < in.size(); ++i) {
+        float const x = to_float(in[i]), got = to_float(out[i]);
+        double const want = exact(c, x);
+        bool right = false;
+        if (std::isnan(want) || std::isnan(got)) {
+          right = std::isnan(want) && std::isnan(got);
+        } else {
+          // Half a unit of bf16 (2^16 units of f32), and the emitter's own error.
+          jit::error_bound const bound = jit::eltwise_of(c.code).error;
+          double const own = below(c, x) ? static_cast<double>(bound.relative) * 0x1p24 + 4 : allowed_ulp(c, x);
+          right = ulps(got, want) <= 0x8000 + own;
+          if (flushes && std::abs(want) < 0x1p-126 * (1 + 0x1p-9)) right = right || got == 0 || std::abs(got) == 0x1p-126F;
+          if (got == 0) right = right && std::signbit(got) == std::signbit(want);
+        }
+        if (!right && wrong++ == 0) first = std::to_string(x) + ": " + std::to_string(got) + " instead of " + std::to_string(want);
+      }
+      CHECK_MESSAGE(wrong == 0, title(c, level), " wrong ", wrong, " times, first at ", first);
+    }
+  }
+}
