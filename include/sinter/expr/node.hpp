@@ -6,6 +6,7 @@
 #pragma once
 
 #include <concepts>
+#include <optional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -47,9 +48,10 @@ struct described {
   shape dims;
   sinter::strides strides;
   bool strided = false;
+  std::optional<dtype> type = std::nullopt;  ///< of like(): checked against the precision
 
   /// Strides in elements, one for each extent.
-  constexpr described with_strides(sinter::strides const& s) const { return {dims, s, true}; }
+  constexpr described with_strides(sinter::strides const& s) const { return {dims, s, true, type}; }
   /// The memory order of other frameworks: N,C,[D,][H,]W while the logical order stays channels-last.
   constexpr described channels_first() const {
     shape memory = dims;
@@ -60,7 +62,7 @@ struct described {
     sinter::strides s = in_memory;
     for (int i = 2; i < r; ++i) s[i - 1] = in_memory[i];
     if (r > 2) s[r - 1] = in_memory[1];
-    return {dims, s, true};
+    return {dims, s, true, type};
   }
 };
 
@@ -70,14 +72,14 @@ struct describes {
   template <std::convertible_to<extent>... Extents>
   constexpr described<Name> dims(Extents... e) const {
     static_assert(sizeof...(e) <= max_rank, "sinter: an operand has at most 6 axes");
-    return {shape{static_cast<extent>(e)...}, {}, false};
+    return {shape{static_cast<extent>(e)...}, {}, false, std::nullopt};
   }
-  constexpr described<Name> dims(shape const& s) const { return {s, {}, false}; }
+  constexpr described<Name> dims(shape const& s) const { return {s, {}, false, std::nullopt}; }
   /// Extents and strides of a view, which is then what can be bound.
   template <viewable V>
   constexpr described<Name> like(V&& view) const {
     auto const v = as_view(std::forward<V>(view));
-    return {v.dims, v.strides, !v.flat};
+    return {v.dims, v.strides, !v.flat, v.type};
   }
 };
 }  // namespace detail

@@ -1,6 +1,5 @@
 // Expression -> graph: where templates end. The graph is plain data in the form of a chain, as large as the expression
-// needs; partition.hpp cuts it into chains. Everything here is close to linear: a network of hundreds of steps has to
-// fit into the million evaluation steps that clang grants a constant.
+// needs (graph.hpp); partition.hpp cuts it into chains.
 //
 // The walk is depth first, arguments left to right, so a value stands before its readers and a let before its
 // references. It runs twice over the same code: once with a sink that only counts (the capacities are constants of the
@@ -11,48 +10,9 @@
 #include <cstdint>
 
 #include "../expr/ops.hpp"
-#include "contraction_shape.hpp"
-#include "rules.hpp"
+#include "static_shapes.hpp"
 
 namespace sinter::inline SINTER_ABI {
-
-// Names in a graph point at the storage of chars<>, which lives as long as the program.
-struct graph_operand {
-  std::string_view name;
-  std::uint64_t key = 0;
-  sinter::role role = sinter::role::tensor;
-  dtype type = dtype::f32;
-  shape static_dims;
-};
-struct graph_output {
-  std::string_view name;
-  value_ref value;
-};
-struct let_entry {
-  std::string_view name;
-  std::uint64_t key = 0;
-  value_ref value;
-  std::uint64_t digest = 0;
-  bool read = false;
-};
-
-/// How many of each an expression's graph can hold.
-struct graph_size {
-  int steps = 0, operands = 0, constants = 0, contractions = 0, outputs = 0, lets = 0;
-};
-
-/// A whole expression as data. The steps are in an order in which they can run.
-template <graph_size Size>
-struct graph {
-  inline_vector<step, static_cast<std::size_t>(Size.steps)> steps;
-  inline_vector<graph_operand, static_cast<std::size_t>(Size.operands)> operands;
-  inline_vector<float, static_cast<std::size_t>(Size.constants)> constants;
-  inline_vector<contraction_attrs, static_cast<std::size_t>(Size.contractions)> contractions;
-  inline_vector<graph_output, static_cast<std::size_t>(Size.outputs)> outputs;
-  inline_vector<let_entry, static_cast<std::size_t>(Size.lets)> lets;
-  sinter::precision precision;
-  fault broken = fault::none;  ///< the first broken rule
-};
 
 namespace detail {
 
@@ -109,128 +69,6 @@ template <class Body, class A, class B>
 constexpr std::uint64_t digest(map_node<Body, A, B> const& e) {
   return mix(mix(mix(std::uint64_t{9}, digest(e.body)), digest(e.a)), digest(e.b));
 }
-
-// ---- sinks --------------------------------------------------------------------------------------------------------
-
-/// Counts what the walk makes. Lets are followed by name only, so a let met twice is walked once.
-struct counting_sink {
-  graph_size size;
-  inline_vector<std::uint64_t, 512> let_keys;
-
-  constexpr value_ref add_operand(graph_operand const&) { return operand_ref(size.operands++); }
-  constexpr value_ref add_constant(float) { return constant_ref(size.constants++); }
-  constexpr value_ref add_step(step const&) { return step_ref(size.steps++); }
-  constexpr value_ref add_contraction(step const&, contraction_attrs const&) {
-    ++size.contractions;
-    return step_ref(size.steps++);
-  }
-  constexpr value_ref find_let(std::uint64_t) { return step_ref(0); }
-  constexpr value_ref find_definition(std::uint64_t key, std::uint64_t) {
-    for (std::uint64_t known : let_keys)
-      if (known == key) return step_ref(0);
-    return {};
-  }
-  constexpr void add_let(let_entry const& entry) {
-    if (!let_keys.full()) let_keys.push_back(entry.key);
-    ++size.lets;
-  }
-  constexpr void add_output(std::string_view, value_ref) { ++size.outputs; }
-};
-
-template <graph_size Size>
-struct graph_sink {
-  static constexpr std::size_t slots = static_cast<std::size_t>(Size.operands) * 2 + 1;
-
-  graph<Size> result;
-  std::int16_t slot_of_name[slots]{};  ///< open addressing by name key: operand index + 1
-
-  constexpr void report(fault f) {
-    if (result.broken == fault::none) result.broken = f;
-  }
-  constexpr value_ref add_operand(graph_operand const& o) {
-    std::size_t slot = o.key % slots;
-    for (; slot_of_name[slot] != 0; slot = (slot + 1) % slots) {
-      int const index = slot_of_name[slot] - 1;
-      graph_operand const& known = result.operands[index];
-      if (known.key != o.key || known.name != o.name) continue;
-      if (known.role != o.role || !(known.static_dims == o.static_dims))
-        report(fault::leaf_disagrees);
-      return operand_ref(index);
-    }
-    result.operands.push_back(o);
-    slot_of_name[slot] = static_cast<std::int16_t>(result.operands.ssize());
-    return operand_ref(result.operands.ssize() - 1);
-  }
-  constexpr value_ref add_constant(float v) {
-    auto const bits = std::bit_cast<std::uint32_t>(v);
-    for (int i = 0; i < result.constants.ssize(); ++i)
-      if (std::bit_cast<std::uint32_t>(result.constants[i]) == bits) return constant_ref(i);
-    result.constants.push_back(v);
-    return constant_ref(result.constants.ssize() - 1);
-  }
-  constexpr bool has_role(value_ref v, role r) const {
-    return v.kind == value_kind::operand && result.operands[int{v.index}].role == r;
-  }
-  constexpr value_ref add_step(step const& s) {
-    report(fault_of_step(s));
-    for (value_ref a : s.args)
-      if (has_role(a, role::weight)) report(fault::weight_outside_contraction);
-    result.steps.push_back(s);
-    return step_ref(result.steps.ssize() - 1);
-  }
-  constexpr value_ref add_contraction(step s, contraction_attrs const& attrs) {
-    report(fault_of_attrs(s.code, attrs));
-    if (has_role(s.args[0], role::weight)) report(fault::weight_outside_contraction);
-    for (int i = 0; i < 2; ++i)
-      if (s.args[i].kind == value_kind::constant || has_role(s.args[i], role::vector) ||
-          has_role(s.args[i], role::scalar))
-        report(fault::vector_in_contraction);
-    for (int i = 0; i < result.contractions.ssize(); ++i) {
-      step const& known = result.steps[int{step_of_contraction[i]}];
-      if (known.args[1] == s.args[1] && known.args[0] == s.args[0] && known.code == s.code &&
-          result.contractions[i] == attrs)
-        report(fault::contraction_reused);
-    }
-    s.contraction = static_cast<std::int16_t>(result.contractions.ssize());
-    step_of_contraction.push_back(static_cast<std::int16_t>(result.steps.ssize()));
-    result.contractions.push_back(attrs);
-    result.steps.push_back(s);
-    return step_ref(result.steps.ssize() - 1);
-  }
-  constexpr value_ref find_let(std::uint64_t key) {
-    for (let_entry& known : result.lets)
-      if (known.key == key) {
-        known.read = true;
-        return known.value;
-      }
-    report(fault::let_undefined);
-    return step_ref(0);
-  }
-  /// A let that is met again by value is a reference, if its content is the same.
-  constexpr value_ref find_definition(std::uint64_t key, std::uint64_t content) {
-    for (let_entry& known : result.lets)
-      if (known.key == key) {
-        if (known.digest != content) report(fault::let_redefined);
-        known.read = true;
-        return known.value;
-      }
-    return {};
-  }
-  constexpr void add_let(let_entry const& entry) {
-    for (let_entry const& known : result.lets)
-      if (known.key == entry.key) report(fault::let_redefined);
-    if (entry.value.kind == value_kind::step) result.steps[int{entry.value.index}].rounded = true;
-    result.lets.push_back(entry);
-  }
-  constexpr void add_output(std::string_view name, value_ref v) {
-    if (v.kind != value_kind::step) report(fault::nothing_to_do);
-    for (graph_output const& known : result.outputs)
-      if (known.name == name) report(fault::output_redefined);
-    result.outputs.push_back({name, v});
-  }
-
-  inline_vector<std::int16_t, static_cast<std::size_t>(Size.contractions)> step_of_contraction;
-};
 
 // ---- the walk -----------------------------------------------------------------------------------------------------
 
@@ -371,62 +209,6 @@ constexpr void walk_root(Sink& sink, scope<output_list<OutputDefs...>, Defs...> 
   walk_definitions(sink, e, hole_values{});
   walk_root(sink, e.result);
 }
-
-// ---- static shapes ------------------------------------------------------------------------------------------------
-
-/// The extents of a value as far as the leaves' types say them.
-struct known_shape {
-  bool known = false;
-  shape dims;
-};
-
-template <graph_size Size>
-class static_shape_check {
- public:
-  constexpr explicit static_shape_check(graph<Size> const& source_graph) : graph_(source_graph) {
-    for (step const& s : graph_.steps) {
-      known_shape const made = s.contraction >= 0 ? contracted(s) : combined(s);
-      shapes_.push_back(made);
-    }
-  }
-  constexpr bool fits() const { return fits_; }
-
- private:
-  constexpr known_shape of(value_ref v) const {
-    if (v.kind == value_kind::step) return shapes_[int{v.index}];
-    if (v.kind != value_kind::operand) return {v.kind == value_kind::constant, {}};
-    graph_operand const& o = graph_.operands[int{v.index}];
-    return {!o.static_dims.empty() || o.role == role::scalar, o.static_dims};
-  }
-  constexpr known_shape contracted(step const& s) {
-    known_shape const src = of(s.args[0]), weight = of(s.args[1]);
-    if (!src.known || !weight.known) return {};
-    contraction_shape const r =
-        shape_of(s.code, graph_.contractions[int{s.contraction}], src.dims, weight.dims);
-    fits_ = fits_ && r.fits;
-    return {r.fits, r.dims};
-  }
-  /// A vector never widens a value, so one without extents leaves the others known.
-  constexpr known_shape combined(step const& s) {
-    known_shape result{true, {}};
-    for (value_ref a : s.args) {
-      if (a.kind == value_kind::none) continue;
-      known_shape const read = of(a);
-      if (!read.known && a.kind == value_kind::operand &&
-          graph_.operands[int{a.index}].role == role::vector)
-        continue;
-      broadcast_result const both = broadcast(result.dims, read.dims);
-      if (result.known && read.known) fits_ = fits_ && both.fits;
-      result.known = result.known && read.known && both.fits;
-      result.dims = both.dims;
-    }
-    return result;
-  }
-
-  graph<Size> const& graph_;
-  inline_vector<known_shape, static_cast<std::size_t>(Size.steps)> shapes_;
-  bool fits_ = true;
-};
 
 template <class T>
 inline constexpr bool is_output_list = false;
