@@ -13,7 +13,8 @@
 
 #include "../base/fixed_string.hpp"
 #include "../core/tensor_view.hpp"
-#include "../plan/chain.hpp"
+#include "../core/op.hpp"
+#include "../core/operand_role.hpp"
 
 namespace sinter::inline SINTER_ABI {
 

@@ -14,23 +14,12 @@
 
 #include "../base/inline_vector.hpp"
 #include "../core/dtype.hpp"
+#include "../core/operand_role.hpp"
 #include "../core/op.hpp"
 #include "../core/precision.hpp"
 #include "../core/shape.hpp"
 
 namespace sinter::inline SINTER_ABI {
-
-/// Said by the user, so that a bias is never confused with a residual.
-enum class role : unsigned char {
-  tensor,  ///< activations, full-size or broadcast by numpy's rule
-  weight,  ///< constant: packed once
-  vector,  ///< one value per channel, that is per index of the last logical axis
-  scalar,  ///< a single value
-};
-constexpr std::string_view name_of(role r) {
-  constexpr std::string_view names[] = {"tensor", "weight", "vector", "scalar"};
-  return names[static_cast<int>(r)];
-}
 
 enum class value_kind : unsigned char { none, operand, step, constant };
 
@@ -40,21 +29,6 @@ struct value_ref {
   std::int16_t index = -1;
   friend constexpr bool operator==(value_ref const&, value_ref const&) = default;
 };
-
-/// Spatial axes in logical order (D,H,W as far as there are). For a matmul only the transpositions count.
-struct contraction_attrs {
-  int stride[3] = {1, 1, 1};
-  int dilation[3] = {1, 1, 1};
-  int pad_begin[3] = {0, 0, 0};
-  int pad_end[3] = {0, 0, 0};
-  int groups = 1;
-  bool transposed_src = false;     ///< the operand's logical axes are ..., K, M
-  bool transposed_weight = false;  ///< the operand's logical axes are ..., N, K
-  friend constexpr bool operator==(contraction_attrs const&, contraction_attrs const&) = default;
-};
-
-/// Equality of floats in a cache key: 0 and -0 are two values, NaN equals itself.
-constexpr bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
 
 struct step {
   op code = op::relu;
