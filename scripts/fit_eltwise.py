@@ -11,7 +11,7 @@ coefficients, lowest power first, as hexadecimal floats, and the largest error t
 import struct
 import sys
 
-from mpmath import mp, mpf, matrix, lu_solve, cos, pi, exp, log, tanh, sqrt, erfc, log1p
+from mpmath import mp, mpf, matrix, lu_solve, cos, pi, exp, log, tanh, sqrt, erfc, expm1, log1p
 
 mp.prec = 160
 
@@ -120,15 +120,23 @@ def log1p_over(t):
     return log1p(t) / t if t != 0 else mpf(1)
 
 
+def expm1_twice_over(r):
+    return expm1(2 * r) / r if r != 0 else mpf(2)
+
+
 FITS = {
     # 2^f on [0, 1): the fraction left by floor
     'exp2_floor5': lambda: exp2_floor(5),
+    'exp2_floor6': lambda: exp2_floor(6),
     'exp2_floor3': lambda: exp2_floor(3),
     # 2^f on [-1/2, 1/2]: the fraction left by rounding to nearest
     'exp2_near5': lambda: fit(lambda f: mpf(2) ** f, -0.5, 0.5, 5, fixed={0: 1}),
     # e^r on [-ln2/2, ln2/2], a little more for the rounding of the quotient
     'exp5': lambda: fit(exp, -0.3475, 0.3475, 5, fixed={0: 1, 1: 1}),
     'exp6': lambda: fit(exp, -0.3475, 0.3475, 6, fixed={0: 1, 1: 1}),
+    # e^2r - 1 = r (2 + ...) on [-ln2/4, ln2/4]
+    'expm1_twice5': lambda: fit(expm1_twice_over, -0.1738, 0.1738, 5, fixed={0: 2}),
+    'expm1_twice4': lambda: fit(expm1_twice_over, -0.1738, 0.1738, 4, fixed={0: 2}),
     # tanh(x) / x in powers of x^2, up to where tanh rounds to 1
     'tanh5_3': lambda: fit(lambda x: tanh(x) / x, 1e-9, 9.02, 5, 3, power=2, points=200),
     'tanh5_4': lambda: fit(lambda x: tanh(x) / x, 1e-9, 9.02, 5, 4, power=2, points=200),

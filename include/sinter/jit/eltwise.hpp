@@ -14,8 +14,8 @@
 namespace sinter::inline SINTER_ABI::jit {
 
 /// The largest error against the exact value: `ulp` units of its last place in f32 where the input (swish: alpha times
-/// the input) is at least `above`; below, `relative`, or 4 ulp where that is more (denormals). 0.5: correctly rounded;
-/// 0: exact.
+/// the input) is at least `above`; below, `relative`, and where results are denormal up to 4 + |input| / 2 times 2^-149
+/// more. 0.5: correctly rounded; 0: exact.
 struct error_bound {
   float ulp = 0.5F;
   float above = -std::numeric_limits<float>::infinity();

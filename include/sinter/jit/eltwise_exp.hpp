@@ -116,17 +116,36 @@ inline void exp_in(lanes& e, xb::Xmm const& x, xb::Xmm const& n, xb::Xmm const& 
 }
 inline void exp(lanes& e, xb::Xmm const& x) { exp_in(e, x, e.t(0), e.t(1)); }
 
-/// x P(x^2) / Q(x^2), where tanh is not 1. Fit tanh5_4: 2^-27.
+/// n = 2^n of whole numbers. t: a temporary (AVX-512).
+inline void power_of_whole(lanes& e, xb::Xmm const& n, xb::Xmm const& t) {
+  if (e.wide()) {
+    e.set(t, 1);
+    e.a.vscalefps(n, t, n);
+  } else {
+    e.a.vcvtps2dq(n, n);
+    power_from_magic(e, n);
+  }
+}
+
+/// m / (m + 2) with m = e^2x - 1 = 2^n (e^2r - 1) + (2^n - 1), which does not cancel, and e^2r - 1 = r (2 + ...), |r| <=
+/// ln 2 / 4. Fit expm1_twice5: 2^-26.
 inline void tanh(lanes& e, xb::Xmm const& x) {
   auto& a = e.a;
-  xb::Xmm const u = e.t(0), p = e.t(1), q = e.t(2);
-  e.at_most(x, 9.01F, u);
-  e.at_least(x, -9.01F, u);
-  a.vmulps(u, x, x);
-  e.horner(p, u, {-0x1.af6564p-37F, 0x1.0774eep-25F, 0x1.d6871ap-16F, 0x1.fb49b6p-9F, 0x1.183284p-3F, 1});
-  e.horner(q, u, {0x1.5a449cp-20F, 0x1.9d5a9ap-12F, 0x1.be83e6p-6F, 0x1.e16e96p-2F, 1});
-  a.vmulps(x, x, p);
-  a.vdivps(x, x, q);
+  xb::Xmm const n = e.t(0), m = e.t(1), sign = e.t(2);
+  a.vandps(sign, x, a.constant(-0.0F));
+  e.at_most(x, 9.02F, n);  // tanh is 1 to half a unit
+  e.at_least(x, -9.02F, n);
+  a.vmulps(n, x, a.constant(2 * log2_e));
+  e.round(n, n);
+  a.vfmadd231ps(x, n, a.constant(-ln2_high / 2));  // n <= 26: what ln2_low would add is 2^-25 of e^2x at most
+  e.horner(m, x, {0x1.6b94dep-4F, 0x1.1226e0p-2F, 0x1.5556fap-1F, 0x1.5554b2p+0F, 0x1.fffffep+0F, 2});
+  a.vmulps(m, m, x);
+  power_of_whole(e, n, x);
+  a.vsubps(x, n, a.constant(1));
+  a.vfmadd213ps(m, n, x);
+  a.vaddps(n, m, a.constant(2));
+  a.vdivps(x, m, n);
+  a.vorps(x, x, sign);  // the sums above made +0 of -0
 }
 
 /// x > 0 ? x : alpha (e^x - 1), with e^x - 1 = 2^n (e^r - 1) + (2^n - 1), which does not cancel. Fit exp6: 2^-28.
@@ -143,13 +162,7 @@ inline void elu(lanes& e, xb::Xmm const& x, float alpha) {
   e.horner(p, z, {0x1.6a5602p-10F, 0x1.123b02p-7F, 0x1.5558aap-5F, 0x1.555490p-3F, 0x1.fffffcp-2F});
   a.vmulps(p, p, z);
   a.vfmadd213ps(p, z, z);
-  if (e.wide()) {
-    e.set(z, 1);
-    a.vscalefps(n, z, n);
-  } else {
-    a.vcvtps2dq(n, n);
-    power_from_magic(e, n);
-  }
+  power_of_whole(e, n, z);
   a.vsubps(z, n, a.constant(1));
   a.vfmadd213ps(p, n, z);
   a.vandps(z, x, a.constant(-0.0F));  // the sum above made +0 of -0

@@ -78,7 +78,7 @@ inline void softplus(lanes& e, xb::Xmm const& x, float alpha) {
   e.horner(q, z, {0x1.361016p-4F, 0x1.61425cp-1F, 0x1.91702ap+0F, 1});
   a.vmulps(z, z, p);
   a.vdivps(z, z, q);
-  e.zero(p);
+  e.set(p, alpha < 0 ? -0.0F : 0.0F);
   alpha < 0 ? a.vminps(x, p, x) : a.vmaxps(x, p, x);
   a.vfmadd231ps(x, z, a.constant(1 / alpha));
 }
@@ -158,7 +158,7 @@ inline void pow(lanes& e, xb::Xmm const& x, float alpha, float beta) {
 }
 
 /// max(x, 0) - t g, g = e^(-t^2 / 2) R(t) = 1 - Phi(t), t = |x|; R is the rational fit mills3_4: 2^-25.5 for t <= 1. The
-/// power is scaled by 2^24 and R by 2^-24, so that no factor is denormal before g is.
+/// power is scaled by 2^24 and R by 2^-24, so that no factor is denormal before g is. Fits exp2_floor6, exp2_near5.
 inline void gelu_erf(lanes& e, xb::Xmm const& x) {
   auto& a = e.a;
   constexpr float s = 0x1p-24F, big = 0x1p24F;
@@ -173,8 +173,8 @@ inline void gelu_erf(lanes& e, xb::Xmm const& x) {
   a.vmulps(y, y, a.constant(-half_log2_e));
   if (e.wide()) {
     a.vreduceps(f, y, 0x09);
-    e.horner(p, f, {big * 0x1.ebaaf0p-10F, big * 0x1.26bce2p-7F, big * 0x1.c9498ep-5F, big * 0x1.ebd6c4p-3F,
-                    big * 0x1.62e4eap-1F, big * 0x1.fffffep-1F});
+    e.horner(p, f, {big * 0x1.c4456ep-13F, big * 0x1.47373ap-10F, big * 0x1.3cfd82p-7F, big * 0x1.c68af6p-5F,
+                    big * 0x1.ebfd3ap-3F, big * 0x1.62e42cp-1F, big});
     a.vscalefps(p, p, y);
   } else {
     constexpr float magic = round_magic + 24;
