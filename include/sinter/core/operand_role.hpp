@@ -1,4 +1,5 @@
-// What an operand is to a chain, and how a contraction reads its operands: shared words of expressions and plans.
+// What an operand is to a chain, and how a contraction reads its operands: words that expressions (expr/) and plans
+// (plan/) share.
 #pragma once
 
 #include <string_view>
@@ -30,8 +31,5 @@ struct contraction_attrs {
   bool transposed_weight = false;  ///< the operand's logical axes are ..., N, K
   friend constexpr bool operator==(contraction_attrs const&, contraction_attrs const&) = default;
 };
-
-/// Equality of floats in a cache key: 0 and -0 are two values, NaN equals itself.
-constexpr bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
 
 }  // namespace sinter::inline SINTER_ABI

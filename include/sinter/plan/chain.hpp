@@ -30,6 +30,9 @@ struct value_ref {
   friend constexpr bool operator==(value_ref const&, value_ref const&) = default;
 };
 
+/// Equality of floats in a cache key: 0 and -0 are two values, NaN equals itself.
+constexpr bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
+
 struct step {
   op code = op::relu;
   dtype to = dtype::f32;  ///< op::cast only

@@ -1,0 +1,22 @@
+// A bare view: of which operand?
+// EXPECT: this is no argument of a call
+#define SINTER_EXTERN_BACKENDS 1  // declarations are enough here
+#include <sinter/sinter.hpp>
+
+[[maybe_unused]] constexpr auto x = sinter::tensor<"x">;
+[[maybe_unused]] constexpr auto w = sinter::weight<"w">;
+[[maybe_unused]] constexpr auto bias = sinter::vector<"bias">;
+[[maybe_unused]] constexpr auto other = sinter::tensor<"other">;
+[[maybe_unused]] constexpr auto chain = sinter::relu(sinter::matmul(x, w) + bias);
+
+void run(float* data) {
+  auto const kernel = sinter::compile<sinter::f32>(chain, x.dims(2, 2), w.dims(2, 2));
+  auto const packed = kernel.pack(w = sinter::view(data, {2, 2}));
+  [[maybe_unused]] auto const v = sinter::view(data, {2, 2});
+  [[maybe_unused]] auto const b = sinter::view(data, {2});
+#ifdef SINTER_BAD
+  kernel(v, packed, bias = b, sinter::out = v);
+#else
+  kernel(x = v, packed, bias = b, sinter::out = v);
+#endif
+}
