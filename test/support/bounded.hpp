@@ -139,7 +139,8 @@ bounded binary(bounded const& a, bounded const& b) {
     else if constexpr (Code == op::prelu) {
       error = a.value - a.error > 0 ? a.error : a.value + a.error <= 0 ? product : std::max(a.error, 0.0) + product;
     } else {
-      error = std::abs(a.value - b.value) <= a.error + b.error ? 1 : 0;  // a comparison
+      bool const open = std::isinf(a.error + b.error) || std::abs(a.value - b.value) <= a.error + b.error;
+      error = open ? 1 : 0;  // a comparison
     }
   }
   return settled(value, error, rounds_once(Code) ? 1 : 0, 0, rounds_once(Code));
