@@ -42,7 +42,8 @@ class matmul_invocation final : public invocation {
  public:
   static result<std::unique_ptr<invocation>> make(std::shared_ptr<matmul_code const> built) {
     buffer memory(built->frame_bytes);
-    if (memory.failed()) return failure{code::out_of_memory, "sinter: jit: no memory for the frame of a call"};
+    if (memory.failed())
+      return failure{code::out_of_memory, "sinter: jit: no memory for the frame of a call"};
     return std::unique_ptr<invocation>(new matmul_invocation(std::move(built), std::move(memory)));
   }
 
@@ -78,7 +79,8 @@ class matmul_invocation final : public invocation {
     }
     set_rows(std::min(geometry_.rows, plan.block_rows));
     empty_ = geometry_.empty() || plan.n == 0;
-    single_ = !empty_ && geometry_.batch_axes == 0 && geometry_.rows <= plan.block_rows && plan.scratch_bytes() == 0;
+    single_ = !empty_ && geometry_.batch_axes == 0 && geometry_.rows <= plan.block_rows &&
+              plan.scratch_bytes() == 0;
   }
 
   void set_rows(extent rows) noexcept {
@@ -93,8 +95,10 @@ class matmul_invocation final : public invocation {
 
   static sinter::code run_all(invocation& self) noexcept {
     auto& me = static_cast<matmul_invocation&>(self);
-    if (me.single_) me.entry_(&me.frame_);
-    else if (!me.empty_) me.all_matrices();
+    if (me.single_)
+      me.entry_(&me.frame_);
+    else if (!me.empty_)
+      me.all_matrices();
     return sinter::code::ok;
   }
   void all_matrices() noexcept {
@@ -126,8 +130,10 @@ class matmul_invocation final : public invocation {
       set_rows(rows);
       for (int i = 0; i < plan.accesses.ssize(); ++i)
         frame_.accesses[i].origin =
-            moved(pointer_of(plan.accesses[i]), offset(geometry_.accesses[i].batch, index) + row * geometry_.accesses[i].row);
-      frame_.a = moved(args_.operands[plan.src], offset(geometry_.a_batch, index) + row * geometry_.a_row);
+            moved(pointer_of(plan.accesses[i]),
+                  offset(geometry_.accesses[i].batch, index) + row * geometry_.accesses[i].row);
+      frame_.a =
+          moved(args_.operands[plan.src], offset(geometry_.a_batch, index) + row * geometry_.a_row);
       if (!plan.shape.direct) copy_here(rows);
       entry_(&frame_);
     }
@@ -143,8 +149,9 @@ class matmul_invocation final : public invocation {
   void copy_here(extent rows) noexcept {
     matmul_plan const& plan = built_->plan;
     std::byte* const to = static_cast<std::byte*>(args_.scratch) + plan.panel_scratch;
-    copy_rows(plan.shape.kind, to, {frame_.a, src_type_, geometry_.a_row / size_of(src_type_), geometry_.a_column},
-              rows, plan.k);
+    copy_rows(plan.shape.kind, to,
+              {frame_.a, src_type_, geometry_.a_row / size_of(src_type_), geometry_.a_column}, rows,
+              plan.k);
     frame_.a = to;
   }
   static void const* moved(void const* p, extent bytes) noexcept {
@@ -170,14 +177,15 @@ class matmul_kernel final : public kernel {
   std::size_t scratch_bytes() const noexcept override { return built_->plan.scratch_bytes(); }
   std::vector<stage_note> stages() const override {
     matmul_shape const& s = built_->plan.shape;
-    std::string const name = "jit:" + std::string(name_of(s.level)) + ":" + std::string(row_of(s.kind).name) + ":" +
-                             std::to_string(tile_rows(s.level)) + "x" + std::to_string(tile_columns(s.level));
+    std::string const name =
+        "jit:" + std::string(name_of(s.level)) + ":" + std::string(row_of(s.kind).name) + ":" +
+        std::to_string(tile_rows(s.level)) + "x" + std::to_string(tile_columns(s.level));
     return {{std::string(text(built_->wanted.chain).view()), name, {}}};
   }
   std::string layout_key(int) const override {
     panel_layout const l = built_->plan.panels();
-    return "jit:panels:" + std::string(row_of(l.kind).name) + ":" + std::to_string(l.width()) + ":" +
-           to_string(weight_desc().dims) + (built_->plan.transposed_weight ? "^T" : "");
+    return "jit:panels:" + std::string(row_of(l.kind).name) + ":" + std::to_string(l.width()) +
+           ":" + to_string(weight_desc().dims) + (built_->plan.transposed_weight ? "^T" : "");
   }
   result<packed_weight> pack(int operand, tensor_view const& source) const override {
     matmul_plan const& plan = built_->plan;
@@ -188,14 +196,30 @@ class matmul_kernel final : public kernel {
     if (storage->failed())
       return failure{code::out_of_memory, "sinter: jit: no memory for a packed weight of " +
                                               std::to_string(matrices * each) + " bytes"};
-    for (extent i = 0; i < matrices; ++i)
-      pack_panels(plan.panels(), storage->data() + i * each, matrix(source, i));
+    // Values count as rounded to the weight's dtype, also where panels hold f32.
+    dtype const type = weight_desc().type;
+    bool const rounds = source.type != type && row_of(plan.shape.kind).panel != type;
+    buffer rounded(rounds ? static_cast<std::size_t>(plan.k * plan.n * size_of(type)) : 0);
+    if (rounded.failed())
+      return failure{code::out_of_memory, "sinter: jit: no memory to round a weight"};
+    for (extent i = 0; i < matrices; ++i) {
+      matrix_view from = matrix(source, i);
+      if (rounds) {
+        round_matrix(rounded.data(), type, from, plan.k, plan.n);
+        from = {rounded.data(), type, plan.n, 1};
+      }
+      pack_panels(plan.panels(), storage->data() + i * each, from);
+    }
     return packed_weight{std::move(storage), layout_key(operand)};
   }
-  result<std::unique_ptr<invocation>> make_invocation() const override { return matmul_invocation::make(built_); }
+  result<std::unique_ptr<invocation>> make_invocation() const override {
+    return matmul_invocation::make(built_);
+  }
 
  private:
-  tensor_desc const& weight_desc() const { return built_->wanted.operands[detail::at(built_->plan.weight)]; }
+  tensor_desc const& weight_desc() const {
+    return built_->wanted.operands[detail::at(built_->plan.weight)];
+  }
 
   /// Matrix i of a weight, counted in row-major order of its batch axes.
   matrix_view matrix(tensor_view const& w, extent i) const {
@@ -214,7 +238,8 @@ class matmul_kernel final : public kernel {
   std::shared_ptr<matmul_code const> built_;
 };
 
-inline result<std::shared_ptr<machine_code const>> generate_matmul(matmul_plan const& plan, epilogue const& e) {
+inline result<std::shared_ptr<machine_code const>> generate_matmul(matmul_plan const& plan,
+                                                                   epilogue const& e) {
   assembler a(plan.shape.level);
   matmul_generator(a, plan.shape, plan.accesses, e).emit();
   auto const bytes = a.finish();
@@ -250,12 +275,14 @@ class jit_backend final : public backend {
     if (verdict const& v = jit::code_memory::allowed(); !v) return v;
     result<std::optional<isa>> const level = jit::level_for(p);
     if (!level) return verdict::no(level.error().message, level.error().what);
-    if (!*level) return jit::detail::refuse("AVX2 and FMA are wanted, and this process may not use them");
+    if (!*level)
+      return jit::detail::refuse("AVX2 and FMA are wanted, and this process may not use them");
     int const anchor = p.chain.anchor();
     if (anchor < 0) return jit::detail::refuse("chains without a contraction are not generated");
     op const code = p.chain.steps[anchor].code;
-    if (code != op::matmul) return jit::detail::refuse(std::string(name_of(code)) + " is not generated");
-    return jit::supports_matmul(p);
+    if (code != op::matmul)
+      return jit::detail::refuse(std::string(name_of(code)) + " is not generated");
+    return jit::supports_matmul(p, **level);
   }
 
   result<std::shared_ptr<kernel const>> build(problem const& p) const override {

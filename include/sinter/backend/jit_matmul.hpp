@@ -19,7 +19,7 @@ namespace sinter::inline SINTER_ABI::jit {
 struct matmul_plan {
   matmul_shape shape;
   matmul_accesses accesses;
-  int src = 0, weight = 0;    ///< operands of the chain
+  int src = 0, weight = 0;  ///< operands of the chain
   bool transposed_src = false, transposed_weight = false;
   bool packed_weight = true;  ///< the second operand is a weight; otherwise each call packs it
   extent k = 0, n = 0;
@@ -81,7 +81,9 @@ inline extent packed_stride(matmul_plan const& plan, tensor_desc const& weight, 
 /// Makes axis 0 of the batch one with the rows where all operands allow it.
 inline bool fold_rows(matmul_geometry& g, int accesses) {
   if (g.batch_axes == 0) return false;
-  auto const fits = [&](extent batch, extent row) { return g.rows == 1 || g.batch[0] == 1 || batch == row * g.rows; };
+  auto const fits = [&](extent batch, extent row) {
+    return g.rows == 1 || g.batch[0] == 1 || batch == row * g.rows;
+  };
   bool ok = (g.b_batch[0] == 0 || g.batch[0] == 1) && fits(g.a_batch[0], g.a_row);
   for (int i = 0; i < accesses; ++i) ok = ok && fits(g.accesses[i].batch[0], g.accesses[i].row);
   if (!ok) return false;
@@ -125,7 +127,8 @@ inline matmul_geometry geometry_of(matmul_plan const& plan, problem const& p) {
   for (int i = 0; i < plan.accesses.ssize(); ++i) {
     tensor_desc const& d = detail::desc_of(p, plan.accesses[i]);
     g.accesses[i].row = stride_from_end(d, 2) * size_of(d.type);
-    for (int j = 0; j < g.batch_axes; ++j) g.accesses[i].batch[j] = stride_from_end(d, j + 3) * size_of(d.type);
+    for (int j = 0; j < g.batch_axes; ++j)
+      g.accesses[i].batch[j] = stride_from_end(d, j + 3) * size_of(d.type);
   }
   while (detail::fold_rows(g, plan.accesses.ssize())) {
   }
@@ -136,11 +139,12 @@ namespace detail {
 
 inline verdict refuse(std::string why) { return verdict::no("sinter: jit: " + std::move(why)); }
 
-inline verdict check_matmul_chain(chain const& c) {
+inline verdict check_matmul_chain(chain const& c, isa level) {
   int const anchor = c.anchor();
   int contractions = 0;
   for (step const& s : c.steps) contractions += s.contraction >= 0 ? 1 : 0;
-  if (contractions != 1) return refuse("a chain of " + std::to_string(contractions) + " contractions; one is wanted");
+  if (contractions != 1)
+    return refuse("a chain of " + std::to_string(contractions) + " contractions; one is wanted");
   step const& s = c.steps[anchor];
   for (int i = 0; i < 2; ++i)
     if (s.args[i].kind != value_kind::operand)
@@ -148,8 +152,9 @@ inline verdict check_matmul_chain(chain const& c) {
   for (value_ref v : {s.args[0], s.args[1]})
     if (!is_floating(c.operands[int{v.index}].type))
       return refuse("operand " + quoted(c.operands[int{v.index}].name) + " of matmul is " +
-                    std::string(name_of(c.operands[int{v.index}].type)) + "; f32, bf16 or f16 is wanted");
-  return epilogue::supports(c, anchor);
+                    std::string(name_of(c.operands[int{v.index}].type)) +
+                    "; f32, bf16 or f16 is wanted");
+  return epilogue::supports(c, anchor, level);
 }
 
 /// Elements along the last axis lie side by side, or are one for all columns.
@@ -157,7 +162,8 @@ inline verdict check_columns(std::string const& who, tensor_desc const& d, exten
   if (d.dims.empty() || d.dims.back() == 1 || n <= 1 || d.strides.empty()) return verdict::yes();
   extent const stride = d.strides.back();
   if (stride == 1 || (stride == 0 && !output)) return verdict::yes();
-  return refuse(who + " has the stride " + std::to_string(stride) + " along its last axis; 1 is wanted");
+  return refuse(who + " has the stride " + std::to_string(stride) +
+                " along its last axis; 1 is wanted");
 }
 
 inline columns columns_of(tensor_desc const& d, extent n) {
@@ -171,14 +177,15 @@ inline verdict check_matmul_layout(problem const& p, epilogue const& e) {
   for (int i = 0; i < c.operands.ssize(); ++i)
     if (e.reads(i)) {
       std::string const who = "operand " + quoted(c.operands[i].name);
-      if (c.operands[i].role == role::weight) return refuse(who + " is a weight that a pointwise step reads");
+      if (c.operands[i].role == role::weight)
+        return refuse(who + " is a weight that a pointwise step reads");
       if (verdict v = check_columns(who, p.operands[at(i)], n, false); !v) return v;
     }
   for (int i = 0; i < c.outputs.ssize(); ++i) {
     std::string const who = "output " + quoted(c.outputs[i].name);
     if (!(p.outputs[at(i)].dims == p.domain))
-      return refuse(who + " of " + to_string(p.outputs[at(i)].dims) + " has other extents than the product of " +
-                    to_string(p.domain));
+      return refuse(who + " of " + to_string(p.outputs[at(i)].dims) +
+                    " has other extents than the product of " + to_string(p.domain));
     if (verdict v = check_columns(who, p.outputs[at(i)], n, true); !v) return v;
   }
   return verdict::yes();
@@ -196,14 +203,16 @@ inline matmul_operands operands_of(chain const& c) {
   return {s.args[0].index, s.args[1].index, c.attrs(s)};
 }
 
-inline verdict supports_matmul(problem const& p) {
-  if (verdict v = detail::check_matmul_chain(p.chain); !v) return v;
+inline verdict supports_matmul(problem const& p, isa level) {
+  if (verdict v = detail::check_matmul_chain(p.chain, level); !v) return v;
   matmul_operands const o = operands_of(p.chain);
   tensor_desc const& weight = p.operands[detail::at(o.weight)];
   int const rank = weight.dims.ssize();
-  extent const k = weight.dims[o.attrs.transposed_weight ? rank - 1 : rank - 2], n = p.domain.back();
+  extent const k = weight.dims[o.attrs.transposed_weight ? rank - 1 : rank - 2],
+               n = p.domain.back();
   if (k == dynamic || n == dynamic || is_dynamic(weight.dims))
-    return detail::refuse("operand " + detail::quoted(p.chain.operands[o.weight].name) + " of " + to_string(weight.dims) +
+    return detail::refuse("operand " + detail::quoted(p.chain.operands[o.weight].name) + " of " +
+                          to_string(weight.dims) +
                           " has a dynamic extent; only rows and batches may be dynamic");
   if (k > (std::numeric_limits<std::int32_t>::max)() / 16)
     return detail::refuse("K = " + std::to_string(k) + " is more than 2^27");
@@ -221,6 +230,12 @@ inline void add_accesses(matmul_plan& plan, problem const& p, epilogue const& e)
   for (int i = 0; i < p.chain.outputs.ssize(); ++i) add(true, i, p.outputs[at(i)]);
   for (int i = 0; i < p.chain.operands.ssize(); ++i)
     if (e.reads(i)) add(false, i, p.operands[at(i)]);
+}
+
+/// Does the epilogue want more registers than accumulators leave?
+inline bool wants_loop(epilogue const& e, isa level) {
+  int const free = vector_count_of(level) - tile_rows(level) * tile_vectors;
+  return !has_masks(level) || e.stack_bytes(level) / vector_bytes_of(level) > free;
 }
 
 /// Rows per call of the kernel: a block of the first operand that a large cache keeps while the panels pass by; smaller
@@ -261,18 +276,21 @@ inline matmul_plan plan_matmul(problem const& p, epilogue const& e, isa level) {
   matmul_shape& s = plan.shape;
   s.level = level;
   s.kind = product_for(level, src.type, weight.type);
-  bool const unit_columns = src.strides.empty() ? !o.attrs.transposed_src
-                                                : detail::stride_from_end(src, o.attrs.transposed_src ? 2 : 1) == 1;
+  bool const unit_columns = src.strides.empty()
+                                ? !o.attrs.transposed_src
+                                : detail::stride_from_end(src, o.attrs.transposed_src ? 2 : 1) == 1;
   s.direct = src.type == row_of(s.kind).a && (unit_columns || plan.k <= 1);
-  s.looped_epilogue = !has_masks(level);
+  s.looped_epilogue = detail::wants_loop(e, level);
   s.k = plan.k;
   s.full_panels = plan.n >= tile_columns(level);
   s.tail_columns = plan.panels().tail_columns();
   plan.block_rows = detail::rows_per_call(s, plan.k);
   int const tile = tile_rows(level);
-  s.counts = is_dynamic(p) ? all_counts(tile)
-                           : detail::counts_of_rows(geometry_of(plan, p).rows, plan.block_rows, tile);
-  if (!plan.packed_weight) plan.panel_scratch = round_up(static_cast<std::size_t>(plan.panels().bytes()), 64);
+  s.counts = is_dynamic(p)
+                 ? all_counts(tile)
+                 : detail::counts_of_rows(geometry_of(plan, p).rows, plan.block_rows, tile);
+  if (!plan.packed_weight)
+    plan.panel_scratch = round_up(static_cast<std::size_t>(plan.panels().bytes()), 64);
   if (!s.direct) {
     extent rows = plan.block_rows;
     if (!is_dynamic(p)) rows = std::min(rows, geometry_of(plan, p).rows);

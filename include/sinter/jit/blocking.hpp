@@ -23,14 +23,16 @@ enum class product : unsigned char { f32, f16_weight, bf16_pairs, bf16_widened }
 struct product_row {
   product code;
   std::string_view name;
-  int k_step;        ///< indices of k in a step
-  dtype a;           ///< the first operand as the tile kernel reads it; another dtype is converted on the way
-  dtype panel;       ///< elements of a panel
+  int k_step;  ///< indices of k in a step
+  dtype
+      a;  ///< the first operand as the tile kernel reads it; another dtype is converted on the way
+  dtype panel;  ///< elements of a panel
   std::string_view meaning;
 };
 inline constexpr product_row product_table[] = {
     {product::f32, "f32", 1, dtype::f32, dtype::f32, "f32 FMA"},
-    {product::f16_weight, "f16", 1, dtype::f32, dtype::f16, "f32 FMA, panels widened as they are loaded"},
+    {product::f16_weight, "f16", 1, dtype::f32, dtype::f16,
+     "f32 FMA, panels widened as they are loaded"},
     {product::bf16_pairs, "bf16", 2, dtype::bf16, dtype::bf16, "VDPBF16PS"},
     {product::bf16_widened, "bf16", 2, dtype::f32, dtype::bf16,
      "two f32 FMAs per pair, the odd element first: on normal data the sums of VDPBF16PS"},
@@ -106,7 +108,9 @@ struct panel_layout {
   constexpr int tail_vectors() const { return (tail_columns() + lanes - 1) / lanes; }
   /// Valid lanes of the last vector of the narrow panel; 0: all.
   constexpr int tail_lanes() const { return tail_columns() % lanes; }
-  constexpr extent step_bytes(int vectors) const { return extent{vectors} * lanes * lane_step_bytes(kind); }
+  constexpr extent step_bytes(int vectors) const {
+    return extent{vectors} * lanes * lane_step_bytes(kind);
+  }
   constexpr extent panel_bytes(int vectors) const { return steps() * step_bytes(vectors); }
   constexpr extent bytes() const {
     return full_panels() * panel_bytes(tile_vectors) + panel_bytes(tail_vectors());

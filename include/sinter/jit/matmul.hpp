@@ -67,12 +67,14 @@ struct matmul_frame {
 using matmul_entry = void (*)(matmul_frame*);
 
 inline std::size_t matmul_frame_bytes(epilogue const& e, isa level) {
-  return offsetof(matmul_frame, scratch) + round_up(static_cast<std::size_t>(e.stack_bytes(level)) + 1, 64);
+  return offsetof(matmul_frame, scratch) +
+         round_up(static_cast<std::size_t>(e.stack_bytes(level)) + 1, 64);
 }
 
 class matmul_generator {
  public:
-  matmul_generator(assembler& a, matmul_shape const& s, matmul_accesses const& accesses, epilogue const& e)
+  matmul_generator(assembler& a, matmul_shape const& s, matmul_accesses const& accesses,
+                   epilogue const& e)
       : a_(a), s_(s), accesses_(accesses), epilogue_(e) {
     for (int i = 1; i <= tile_rows(s_.level); ++i)
       if (occurs(i)) most_rows_ = i;
@@ -107,13 +109,15 @@ class matmul_generator {
   static xb::Reg64 g(int i) { return assembler::general(i); }
   xb::Address field(std::size_t offset) const { return a_.qword[g(frame) + offset]; }
   static std::size_t access_field(int i, std::size_t member) {
-    return offsetof(matmul_frame, accesses) + static_cast<std::size_t>(i) * sizeof(matmul_frame::access) + member;
+    return offsetof(matmul_frame, accesses) +
+           static_cast<std::size_t>(i) * sizeof(matmul_frame::access) + member;
   }
   static std::size_t at_field(int i) { return access_field(i, offsetof(matmul_frame::access, at)); }
   static int stack_at() { return static_cast<int>(offsetof(matmul_frame, scratch)); }
 
   int saved_registers() const {
-    int const n = accesses_.ssize() < origins_in_registers ? accesses_.ssize() : origins_in_registers;
+    int const n =
+        accesses_.ssize() < origins_in_registers ? accesses_.ssize() : origins_in_registers;
     return n > 1 ? n - 1 : 0;
   }
 
@@ -151,8 +155,10 @@ class matmul_generator {
     a_.L(next_block);
     a_.mov(g(r.b), field(offsetof(matmul_frame, panel)));
     if (most_rows_ > 4) a_.lea(g(r.a1), a_.ptr[g(r.a0) + g(r.lda) * 4]);
-    if (s_.looped_epilogue) emit_tiles_looped(vectors, tail_lanes);
-    else emit_tiles(vectors, tail_lanes);
+    if (s_.looped_epilogue)
+      emit_tiles_looped(vectors, tail_lanes);
+    else
+      emit_tiles(vectors, tail_lanes);
     a_.dec(g(block_count));
     a_.jnz(next_block, xb::CodeGenerator::T_NEAR);
   }
@@ -163,7 +169,8 @@ class matmul_generator {
     for (int i = 0; i < accesses_.ssize(); ++i) {
       xb::Reg64 const to = g(i < origins_in_registers ? origin_registers[i] : r.a1);
       a_.mov(to, field(access_field(i, offsetof(matmul_frame::access, origin))));
-      if (accesses_[i].across == columns::unit) a_.lea(to, a_.ptr[to + g(r.count) * size_of(accesses_[i].type)]);
+      if (accesses_[i].across == columns::unit)
+        a_.lea(to, a_.ptr[to + g(r.count) * size_of(accesses_[i].type)]);
       if (i >= origins_in_registers) a_.mov(field(at_field(i)), to);
     }
   }
@@ -186,7 +193,8 @@ class matmul_generator {
   void dispatch(xb::Label* of_rows) {
     if (least_rows_ == most_rows_) return;
     a_.mov(g(r.count), field(offsetof(matmul_frame, high)));
-    a_.cmp(field(offsetof(matmul_frame, low_blocks)), g(block_count));  // carry: not yet among the low blocks
+    a_.cmp(field(offsetof(matmul_frame, low_blocks)),
+           g(block_count));  // carry: not yet among the low blocks
     a_.adc(g(r.count), immediate(-1));
     for (int rows = most_rows_; rows > least_rows_; --rows) {
       if (!occurs(rows)) continue;
@@ -220,7 +228,8 @@ class matmul_generator {
     for (int rows = most_rows_; rows > 0; --rows) {
       a_.L(of_rows[rows]);
       int const first = accumulator_of(s_.level, rows, 0, 0);
-      emit_epilogue(first, vectors, tail_lanes, (all_vectors() & ~accumulators) | set_of_range(0, first));
+      emit_epilogue(first, vectors, tail_lanes,
+                    (all_vectors() & ~accumulators) | set_of_range(0, first));
       advance_row();
     }
   }
@@ -232,7 +241,8 @@ class matmul_generator {
     emit_k_loops(vectors, [&](int rows) {
       for (int i = 0; i < rows; ++i)
         for (int j = 0; j < vectors; ++j)
-          a_.vmovups(a_.ptr[g(frame) + offsetof(matmul_frame, spill) + bytes((i * vectors + j) * vector_bytes)],
+          a_.vmovups(a_.ptr[g(frame) + offsetof(matmul_frame, spill) +
+                            bytes((i * vectors + j) * vector_bytes)],
                      a_.vec(accumulator_of(s_.level, rows, i, j)));
       a_.mov(field(offsetof(matmul_frame, rows_left)), immediate(rows));
       if (rows != most_rows_) a_.jmp(rows_stored, xb::CodeGenerator::T_NEAR);
@@ -242,7 +252,8 @@ class matmul_generator {
     a_.mov(field(offsetof(matmul_frame, spilled)), g(r.count));
     a_.L(next_row);
     a_.mov(g(r.count), field(offsetof(matmul_frame, spilled)));
-    for (int j = 0; j < vectors; ++j) a_.vmovups(a_.vec(j), a_.ptr[g(r.count) + bytes(j * vector_bytes)]);
+    for (int j = 0; j < vectors; ++j)
+      a_.vmovups(a_.vec(j), a_.ptr[g(r.count) + bytes(j * vector_bytes)]);
     emit_epilogue(0, vectors, tail_lanes, all_vectors() & ~set_of_range(0, vectors));
     advance_row();
     a_.add(field(offsetof(matmul_frame, spilled)), immediate(vectors * vector_bytes));
@@ -272,8 +283,10 @@ class matmul_generator {
       block_access to;
       to.type = from.type;
       to.across = from.across;
-      if (i < origins_in_registers) to.origin_register = origin_registers[i];
-      else to.origin_at = static_cast<std::int32_t>(at_field(i));
+      if (i < origins_in_registers)
+        to.origin_register = origin_registers[i];
+      else
+        to.origin_at = static_cast<std::int32_t>(at_field(i));
       std::size_t const index = static_cast<std::size_t>(from.index);
       if (from.output) {
         if (block.outputs.size() <= index) block.outputs.resize(index + 1);

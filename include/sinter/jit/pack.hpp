@@ -26,18 +26,25 @@ inline float widen(float16 v) { return to_float(v); }
 
 template <class To, class From>
 To convert(From v) {
-  if constexpr (std::is_same_v<To, From>) return v;
-  else if constexpr (std::is_same_v<To, float>) return widen(v);
-  else if constexpr (std::is_same_v<To, bfloat16>) return to_bfloat16(widen(v));
-  else return to_float16(widen(v));
+  if constexpr (std::is_same_v<To, From>)
+    return v;
+  else if constexpr (std::is_same_v<To, float>)
+    return widen(v);
+  else if constexpr (std::is_same_v<To, bfloat16>)
+    return to_bfloat16(widen(v));
+  else
+    return to_float16(widen(v));
 }
 
 /// Calls f with a null pointer of the element type.
 template <class F>
 void with_type(dtype t, F&& f) {
-  if (t == dtype::f32) f(static_cast<float const*>(nullptr));
-  else if (t == dtype::bf16) f(static_cast<bfloat16 const*>(nullptr));
-  else f(static_cast<float16 const*>(nullptr));
+  if (t == dtype::f32)
+    f(static_cast<float const*>(nullptr));
+  else if (t == dtype::bf16)
+    f(static_cast<bfloat16 const*>(nullptr));
+  else
+    f(static_cast<float16 const*>(nullptr));
 }
 
 /// Rows of Count neighbouring elements, one or two interleaved: fixed counts on local arrays, which compilers turn into
@@ -61,16 +68,24 @@ void interleave_rows(bfloat16* out, bfloat16 const* even, bfloat16 const* odd) {
 template <int Pair, class T>
 bool pack_whole_step(T* out, T const* row, extent row_stride, int width) {
   if constexpr (Pair == 1) {
-    if (width == 32) copy_row<32>(out, row);
-    else if (width == 16) copy_row<16>(out, row);
-    else if (width == 8) copy_row<8>(out, row);
-    else return false;
+    if (width == 32)
+      copy_row<32>(out, row);
+    else if (width == 16)
+      copy_row<16>(out, row);
+    else if (width == 8)
+      copy_row<8>(out, row);
+    else
+      return false;
     return true;
   } else if constexpr (std::is_same_v<T, bfloat16>) {
-    if (width == 32) interleave_rows<32>(out, row, row + row_stride);
-    else if (width == 16) interleave_rows<16>(out, row, row + row_stride);
-    else if (width == 8) interleave_rows<8>(out, row, row + row_stride);
-    else return false;
+    if (width == 32)
+      interleave_rows<32>(out, row, row + row_stride);
+    else if (width == 16)
+      interleave_rows<16>(out, row, row + row_stride);
+    else if (width == 8)
+      interleave_rows<8>(out, row, row + row_stride);
+    else
+      return false;
     return true;
   }
   return false;
@@ -113,12 +128,28 @@ inline void pack_panels(panel_layout const& layout, void* out, matrix_view const
   detail::with_type(m.type, [&](auto const* from_type) {
     auto const* from = static_cast<decltype(from_type)>(m.data);
     switch (layout.kind) {
-      case product::f32: return detail::pack_panels<1>(layout, static_cast<float*>(out), from, m);
-      case product::f16_weight: return detail::pack_panels<1>(layout, static_cast<float16*>(out), from, m);
+      case product::f32:
+        return detail::pack_panels<1>(layout, static_cast<float*>(out), from, m);
+      case product::f16_weight:
+        return detail::pack_panels<1>(layout, static_cast<float16*>(out), from, m);
       case product::bf16_pairs:
-      case product::bf16_widened: return detail::pack_panels<2>(layout, static_cast<bfloat16*>(out), from, m);
+      case product::bf16_widened:
+        return detail::pack_panels<2>(layout, static_cast<bfloat16*>(out), from, m);
     }
   });
+}
+
+/// Copies a K x N matrix of f32, rounded to the 16-bit dtype t, to dense rows.
+inline void round_matrix(void* out, dtype t, matrix_view const& m, extent k, extent n) {
+  auto const* from = static_cast<float const*>(m.data);
+  for (extent i = 0; i < k; ++i)
+    for (extent j = 0; j < n; ++j) {
+      float const v = from[i * m.row_stride + j * m.column_stride];
+      if (t == dtype::bf16)
+        static_cast<bfloat16*>(out)[i * n + j] = to_bfloat16(v);
+      else
+        static_cast<float16*>(out)[i * n + j] = to_float16(v);
+    }
 }
 
 /// Bytes from row to row of copied rows: whole steps, whole cache lines.
@@ -142,8 +173,10 @@ inline void copy_rows(product kind, void* out, matrix_view const& m, extent rows
         for (extent i = k; i < padded; ++i) to[i] = To{};
       }
     };
-    if (row_of(kind).a == dtype::bf16) copy(static_cast<bfloat16 const*>(nullptr));
-    else copy(static_cast<float const*>(nullptr));
+    if (row_of(kind).a == dtype::bf16)
+      copy(static_cast<bfloat16 const*>(nullptr));
+    else
+      copy(static_cast<float const*>(nullptr));
   });
 }
 

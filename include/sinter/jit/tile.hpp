@@ -62,10 +62,14 @@ class tile_loop {
     xb::Reg64 const base = assembler::general(i < 4 ? r_.a0 : r_.a1);
     xb::Reg64 const lda = assembler::general(r_.lda);
     switch (i % 4) {
-      case 1: return base + lda + bytes(offset);
-      case 2: return base + lda * 2 + bytes(offset);
-      case 3: return base + assembler::general(r_.lda3) + bytes(offset);
-      default: return base + bytes(offset);
+      case 1:
+        return base + lda + bytes(offset);
+      case 2:
+        return base + lda * 2 + bytes(offset);
+      case 3:
+        return base + assembler::general(r_.lda3) + bytes(offset);
+      default:
+        return base + bytes(offset);
     }
   }
   xb::RegExp panel(int vector, int offset) const {
@@ -90,8 +94,10 @@ class tile_loop {
   void clear() {
     each_sum([&](int s, int i, int j) {
       xb::Xmm const v = a_.vec(sum(i, j, s));
-      if (a_.masks()) a_.vpxord(v, v, v);
-      else a_.vxorps(v, v, v);
+      if (a_.masks())
+        a_.vpxord(v, v, v);
+      else
+        a_.vxorps(v, v, v);
     });
   }
   template <class Step>

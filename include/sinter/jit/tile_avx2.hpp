@@ -22,8 +22,10 @@ class tile_avx2 {
   void step(int a, int b, int split) {
     if (t_.kind == product::bf16_widened) return widened(a, b, split);
     for (int j = 0; j < t_.vectors; ++j) {
-      if (t_.kind == product::f16_weight) a_.vcvtph2ps(xb::Ymm(b0 + j), a_.ptr[loop_.panel(j, b)]);
-      else a_.vmovups(xb::Ymm(b0 + j), a_.ptr[loop_.panel(j, b)]);
+      if (t_.kind == product::f16_weight)
+        a_.vcvtph2ps(xb::Ymm(b0 + j), a_.ptr[loop_.panel(j, b)]);
+      else
+        a_.vmovups(xb::Ymm(b0 + j), a_.ptr[loop_.panel(j, b)]);
     }
     multiply_rows(a, split);
   }

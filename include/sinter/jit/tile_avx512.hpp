@@ -12,7 +12,8 @@ class tile_avx512 {
  public:
   static constexpr int b0 = 16, element = 20;  ///< registers beyond the accumulators
 
-  tile_avx512(assembler& a, tile const& t, tile_registers const& r) : a_(a), t_(t), r_(r), loop_(a, t, r) {}
+  tile_avx512(assembler& a, tile const& t, tile_registers const& r)
+      : a_(a), t_(t), r_(r), loop_(a, t, r) {}
 
   std::int32_t emit() {
     return loop_.emit([&](int a, int b, int split) { step(a, b, split); },
@@ -27,8 +28,10 @@ class tile_avx512 {
     if (t_.rows == 1 && t_.kind != product::f16_weight) return single_row(a, b, split);
     for (int j = 0; j < t_.vectors; ++j) {
       xb::Zmm const v(b0 + j);
-      if (t_.kind == product::f16_weight) a_.vcvtph2ps(v, a_.ptr[loop_.panel(j, b)]);
-      else a_.vmovups(v, a_.ptr[loop_.panel(j, b)]);
+      if (t_.kind == product::f16_weight)
+        a_.vcvtph2ps(v, a_.ptr[loop_.panel(j, b)]);
+      else
+        a_.vmovups(v, a_.ptr[loop_.panel(j, b)]);
     }
     multiply_rows(a, split);
   }
@@ -45,8 +48,10 @@ class tile_avx512 {
     xb::Zmm const e(element);
     a_.vbroadcastss(e, a_.dword[loop_.row(0, a)]);
     for (int j = 0; j < t_.vectors; ++j) {
-      if (t_.kind == product::bf16_pairs) a_.vdpbf16ps(sum(0, j, split), e, a_.ptr[loop_.panel(j, b)]);
-      else a_.vfmadd231ps(sum(0, j, split), e, a_.ptr[loop_.panel(j, b)]);
+      if (t_.kind == product::bf16_pairs)
+        a_.vdpbf16ps(sum(0, j, split), e, a_.ptr[loop_.panel(j, b)]);
+      else
+        a_.vfmadd231ps(sum(0, j, split), e, a_.ptr[loop_.panel(j, b)]);
     }
   }
   void widened(int a, int b, int split) {
@@ -64,7 +69,8 @@ class tile_avx512 {
     for (int i = 0; i < t_.rows; ++i) {
       a_.movzx(xb::Reg32(r_.scratch), a_.word[loop_.row(i, a)]);
       a_.vpbroadcastd(xb::Zmm(element), xb::Reg32(r_.scratch));
-      for (int j = 0; j < t_.vectors; ++j) a_.vdpbf16ps(sum(i, j, split), xb::Zmm(b0 + j), xb::Zmm(element));
+      for (int j = 0; j < t_.vectors; ++j)
+        a_.vdpbf16ps(sum(i, j, split), xb::Zmm(b0 + j), xb::Zmm(element));
     }
   }
 

@@ -1,0 +1,390 @@
+// Generated matmul kernels against the oracle: every level this CPU has (the lower ones by the problem's cap), every
+// precision, layout and number of rows, each operand at guard pages; and the faults that others had.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <sinter/backend/jit.hpp>
+
+#include "support/check_backend.hpp"
+#include "support/random_chain.hpp"
+#include "support/skip.hpp"
+
+using namespace sinter;
+using namespace sinter_test;
+
+namespace {
+
+constexpr std::string_view precisions[] = {"", " [bf16]", " [f16]", " [bf16 bf16 f32 f32 f32 f32]",
+                                           " [f32 bf16 f32 f32 f32 f32]"};
+
+std::vector<isa> levels() {
+  std::vector<isa> found;
+  for (isa level : {isa::avx2, isa::avx512, isa::avx512_bf16})
+    if (runs(detected_isa(), level)) found.push_back(level);
+  return found;
+}
+
+/// A problem from a chain's text and the extents of its first operands.
+problem problem_of(std::string const& text, std::vector<shape> const& dims,
+                   std::vector<strides> const& layouts = {},
+                   std::vector<strides> const& output_strides = {}) {
+  chain const c = parse_chain(text).value();
+  std::vector<operand_spec> specs(c.operands.size());
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i].empty()) continue;
+    specs[i] = dense_desc(c.operands[i].type, dims[i]);
+    if (i < layouts.size() && !layouts[i].empty()) specs[i]->strides = layouts[i];
+  }
+  auto p = make_problem(c, specs, output_strides);
+  if (!p.ok()) FAIL(p.error().message);
+  return p.value();
+}
+
+/// Runs on every level, from both ends of a page; every kernel must be of the level that was asked for.
+void check_all(problem p, check_options options = {}) {
+  jit_backend const jit;
+  for (isa level : levels()) {
+    p.max_isa = level;
+    auto const k = jit.build(p);
+    REQUIRE_MESSAGE(k.ok(), k.error().message);
+    CHECK((*k)->stages()[0].implementation.starts_with("jit:" + std::string(name_of(level)) + ":"));
+    for (placement where : all_placements) {
+      options.where = where;
+      outcome const r = check_kernel(**k, p, options);
+      CHECK_MESSAGE(r.ok(), name_of(level), ": ", r.text);
+    }
+  }
+}
+
+/// Runs with these operands, in the dtypes and strides of the problem; gives the dense output back.
+template <class T>
+std::vector<T> run_dense(problem const& p, std::vector<void const*> const& operands) {
+  auto const k = jit_backend{}.build(p);
+  REQUIRE_MESSAGE(k.ok(), k.error().message);
+  call_args args;
+  std::vector<packed_weight> packed(operands.size());
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    tensor_desc const& d = p.operands[i];
+    args.operands[i] = operands[i];
+    if (p.chain.operands[i].role != role::weight) continue;
+    auto w =
+        (*k)->pack(static_cast<int>(i), tensor_view{operands[i], d.type, d.dims, d.strides, false});
+    REQUIRE(w.ok());
+    packed[i] = *w;
+    args.operands[i] = packed[i].data();
+  }
+  std::vector<T> out(static_cast<std::size_t>(element_count(p.outputs[0].dims)));
+  args.outputs[0] = out.data();
+  buffer scratch((*k)->scratch_bytes());
+  args.scratch = scratch.data();
+  auto const call = (*k)->make_invocation();
+  REQUIRE(call.ok());
+  (*call)->repoint(args);
+  CHECK((*call)->run() == code::ok);
+  return out;
+}
+std::vector<float> run_f32(problem const& p, std::vector<std::vector<float>> const& operands) {
+  std::vector<void const*> data;
+  for (auto const& o : operands) data.push_back(o.data());
+  return run_dense<float>(p, data);
+}
+
+}  // namespace
+
+TEST_CASE("random matmul chains agree with the oracle on every level") {
+  random_options o;
+  o.conv = o.pointwise = false;
+  o.max_extent = 70;
+  o.precisions.assign(std::begin(precisions), std::end(precisions));
+  jit_backend const jit;
+  int taken = 0, refused = 0;
+  for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
+    random_case c = make_random_case(seed, o);
+    for (isa level : levels()) {
+      c.p.max_isa = level;
+      check_options options{.seed = seed,
+                            .where = all_placements[seed % std::size(all_placements)],
+                            .values = all_patterns[seed / 4 % std::size(all_patterns)]};
+      // VDPBF16PS takes a denormal for zero, so an infinity times one is NaN: docs/precision.md. See the next case.
+      if (level == isa::avx512_bf16 && c.p.operands[0].type == dtype::bf16 &&
+          options.values == pattern::specials)
+        options.values = pattern::nan_rows;
+      outcome const r = run_problem(jit, c.p, options);
+      r.supported ? ++taken : ++refused;
+      if (r.supported)
+        CHECK_MESSAGE(r.ok(), name_of(level), ": ", r.text);
+      else
+        CHECK(r.text.starts_with("sinter: "));
+    }
+  }
+  CHECK(taken > refused);
+}
+
+// On normal numbers, zeros and infinities the widening path gives the bits of VDPBF16PS: the odd product first.
+TEST_CASE("bf16 pairs and widened bf16 give the same bits") {
+  if (levels().back() != isa::avx512_bf16) SINTER_SKIP("this CPU has no AVX512-BF16");
+  std::mt19937_64 random(1);
+  for (extent k : {1, 2, 3, 64, 77, 500})
+    for (extent m : {1, 2, 3, 8, 11})
+      for (bool infinities : {false, true}) {
+        std::vector<std::vector<float>> out;
+        std::vector<bfloat16> x(static_cast<std::size_t>(m * k)),
+            w(static_cast<std::size_t>(k * 40));
+        for (std::vector<bfloat16>* v : {&x, &w})
+          for (bfloat16& e : *v) {
+            e = {static_cast<std::uint16_t>(random() % 0x4000 + 0x2000 +
+                                            random() % 2 * 0x8000)};  // 2^-63 to 2^65
+            if (infinities && random() % 16 == 0)
+              e.bits = static_cast<std::uint16_t>(random() % 2 * 0x8000 + 0x7f80);
+            if (random() % 16 == 0) e.bits = 0;
+          }
+        for (isa level : {isa::avx512, isa::avx512_bf16}) {
+          problem p =
+              problem_of("matmul(x, w:tensor) [bf16 bf16 f32 f32 f32 f32]", {{m, k}, {k, 40}});
+          p.max_isa = level;
+          out.push_back(run_dense<float>(p, {x.data(), w.data()}));
+        }
+        for (std::size_t i = 0; i < out[0].size(); ++i)
+          CHECK((std::isnan(out[0][i]) ? std::isnan(out[1][i]) : out[0][i] == out[1][i]));
+      }
+}
+
+TEST_CASE("every M, N and K up to two tiles and a rest") {
+  std::uint64_t seed = 0;
+  for (std::string_view precision : precisions)
+    for (extent m : {1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 16, 17, 23})
+      for (extent n : {1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 65})
+        check_all(problem_of("matmul(x, w) | add b:vector" + std::string(precision),
+                             {{m, (m * 7 + n * 3) % 71}, {(m * 7 + n * 3) % 71, n}}),
+                  {.seed = ++seed, .values = pattern::integers});
+}
+
+TEST_CASE("K of any size, in code of bounded size") {
+  std::uint64_t seed = 0;
+  for (std::string_view precision : precisions)
+    for (extent k : {0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 33, 127, 128, 1000, 4097})
+      for (extent m : {1, 2, 8, 11})
+        check_all(problem_of("matmul(x, w) | relu" + std::string(precision), {{m, k}, {k, 19}}),
+                  {.seed = ++seed});
+}
+
+// A row may depend on its own row only: what stands beside a row, or in a gap, is never multiplied, not even by zero.
+TEST_CASE("rows of NaN and gaps of NaN stay where they are") {
+  for (std::string_view precision : precisions)
+    for (extent k : {33, 34, 40, 47, 48, 49, 63, 65, 95, 97, 129})
+      for (extent gap : {0, 1, 11})
+        check_all(
+            problem_of("matmul(x, w)" + std::string(precision), {{9, k}, {k, 64}}, {{k + gap, 1}}),
+            {.seed = static_cast<std::uint64_t>(k), .values = pattern::nan_rows});
+  check_all(problem_of("matmul(x, w:tensor) [bf16]", {{3, 32, 33}, {3, 33, 64}}),
+            {.values = pattern::nan_rows});
+}
+
+TEST_CASE("leading dimensions and transposed operands, first and second") {
+  for (std::string_view precision : precisions)
+    for (bool tensor : {false, true})
+      for (int layout = 0; layout < 4; ++layout) {
+        bool const ts = layout % 2 != 0, tw = layout / 2 != 0;
+        std::string const text = std::string("matmul(x, w") + (tensor ? ":tensor" : "") +
+                                 (ts ? ", transposed_src" : "") +
+                                 (tw ? ", transposed_weight" : "") + ")" + std::string(precision);
+        check_all(problem_of(
+            text, {ts ? shape{36, 20} : shape{20, 36}, tw ? shape{108, 36} : shape{36, 108}},
+            {{64, 1}, {112, 1}}, {{112, 1}}));
+        check_all(problem_of(
+            text, {ts ? shape{36, 20} : shape{20, 36}, tw ? shape{108, 36} : shape{36, 108}},
+            {{1, 40}, {1, 120}}));
+      }
+}
+
+TEST_CASE("strides of axes of extent 1 mean nothing") {
+  constexpr extent nonsense[] = {0, 1, 7, -1, std::numeric_limits<extent>::max()};
+  for (extent m : {1, 5})
+    for (extent n : {1, 5})
+      for (extent k : {1, 5})
+        for (extent s : nonsense) {
+          auto const layout = [&](extent rows, extent columns) {
+            return strides{rows == 1 ? s : columns == 1 ? 1 : columns, columns == 1 ? s : 1};
+          };
+          check_all(problem_of("matmul(x, w:tensor) | add r:tensor", {{m, k}, {k, n}, {m, n}},
+                               {layout(m, k), layout(k, n), layout(m, n)}, {layout(m, n)}));
+        }
+}
+
+// Order of steps, and addends of every shape: M = N hides a bias taken for a column.
+TEST_CASE("steps in written order and addends where they belong") {
+  std::vector<float> const zero(16, 0.0F);
+  problem p = problem_of("matmul(x, w) | add 2 | sigmoid", {{4, 4}, {4, 4}});
+  CHECK(run_f32(p, {zero, zero})[5] == doctest::Approx(0.880797));
+  p = problem_of("matmul(x, w) | sigmoid | add 2", {{4, 4}, {4, 4}});
+  CHECK(run_f32(p, {zero, zero})[5] == 2.5F);
+  std::vector<float> const addend{0, 10, 20, 30};
+  for (shape const& dims : {shape{4}, shape{1, 4}, shape{4, 1}, shape{1, 1}}) {
+    p = problem_of("matmul(x, w) | add r:tensor", {{4, 4}, {4, 4}, dims});
+    std::vector<float> const out = run_f32(p, {zero, zero, addend});
+    for (std::size_t i = 0; i < 16; ++i) {
+      std::size_t const at = dims == shape{4, 1} ? i / 4 : dims == shape{1, 1} ? 0 : i % 4;
+      CHECK(out[i] == addend[at]);
+    }
+  }
+  for (shape const& dims :
+       {shape{128, 1}, shape{32, 1, 1}, shape{12}, shape{32, 128, 12}, shape{32, 1, 12}})
+    check_all(problem_of("matmul(x, w) | add r:tensor", {{32, 128, 3}, {3, 12}, dims}));
+}
+
+TEST_CASE("pairs of steps in every order") {
+  constexpr char const* steps[] = {"relu", "clip(-0.5, 0.75)", "gelu_tanh", "sigmoid",
+                                   "tanh", "add 0.5",          "mul -2",    "add r:tensor"};
+  for (char const* first : steps)
+    for (char const* second : steps) {
+      std::string const a = first, b = second;
+      std::string const text =
+          "matmul(x, w) | " + a + " | " + (a == b && a == "add r:tensor" ? "add r2:tensor" : b);
+      check_all(problem_of(text, {{5, 3}, {3, 7}}));
+      check_all(problem_of(text + " [bf16]", {{9, 3}, {3, 37}}));
+    }
+}
+
+TEST_CASE("a batch on either side, and addends that see it") {
+  std::uint64_t seed = 0;
+  for (std::string_view w : {"w", "w:tensor"})
+    for (auto const& [src, weight] : {std::pair{shape{3, 5, 7}, shape{3, 7, 9}},
+                                      {shape{3, 5, 7}, shape{1, 7, 9}},
+                                      {shape{1, 5, 7}, shape{3, 7, 9}},
+                                      {shape{3, 5, 7}, shape{7, 9}},
+                                      {shape{2, 1, 5, 7}, shape{3, 7, 9}},
+                                      {shape{2, 3, 5, 7}, shape{2, 1, 7, 9}},
+                                      {shape{4, 1, 7}, shape{7, 9}},
+                                      {shape{2, 3, 1, 7}, shape{7, 40}}})
+      for (int addend = 0; addend < 4; ++addend) {
+        problem p = problem_of("matmul(x, " + std::string(w) + ")", {src, weight});
+        shape dims = p.domain;
+        if (addend % 2 == 1) dims[dims.ssize() - 2] = 1;
+        if (addend / 2 == 1) dims[0] = 1;
+        for (std::string_view precision : {"", " [bf16]"})
+          check_all(problem_of("matmul(x, " + std::string(w) + ") | add r:tensor | relu" +
+                                   std::string(precision),
+                               {src, weight, dims}),
+                    {.seed = ++seed});
+      }
+}
+
+TEST_CASE("extents of zero: nothing is done, or the steps alone") {
+  for (std::string_view precision : {"", " [bf16]"})
+    for (std::string_view transposed : {"", ", transposed_src, transposed_weight"}) {
+      bool const t = !transposed.empty();
+      auto const run = [&](extent m, extent k, extent n) {
+        check_all(problem_of("matmul(x, w" + std::string(transposed) + ") | add b:vector | relu" +
+                                 std::string(precision),
+                             {t ? shape{k, m} : shape{m, k}, t ? shape{n, k} : shape{k, n}}));
+      };
+      run(0, 4, 3);
+      run(4, 4, 0);
+      run(4, 0, 3);
+      run(0, 0, 0);
+    }
+  check_all(problem_of("matmul(x, w:tensor)", {{0, 2, 3}, {0, 3, 4}}));
+  problem const p = problem_of("matmul(x, w) | add b:vector | relu", {{2, 0}, {0, 3}});
+  CHECK(run_f32(p, {{}, {}, {1, -2, 3}}) == std::vector<float>{1, 0, 3, 1, 0, 3});
+}
+
+// Panels: every row of B is found, whatever its place in a pair, a panel or a tail.
+TEST_CASE("one-hot rows pick rows of B") {
+  for (std::string_view precision : precisions)
+    for (std::string_view w : {"w", "w:tensor"})
+      for (bool transposed : {false, true})
+        for (extent n : {5, 31, 50})
+          check_all(
+              problem_of("matmul(x, " + std::string(w) +
+                             (transposed ? ", transposed_weight)" : ")") + std::string(precision),
+                         {{13, 13}, transposed ? shape{n, 13} : shape{13, n}}),
+              {.values = pattern::integers});
+  problem p = problem_of("matmul(x, w)", {{13, 13}, {13, 50}});
+  std::vector<float> one_hot(13 * 13, 0.0F), b(13 * 50);
+  for (std::size_t i = 0; i < 13; ++i) one_hot[i * 14] = 1;
+  for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i / 50 * 100 + i % 50);
+  CHECK(run_f32(p, {one_hot, b}) == b);
+}
+
+TEST_CASE("sums of bf16 are f32: 4096 ones are 4096") {
+  for (isa level : levels())
+    for (extent m : {1, 3, 9}) {
+      problem p = problem_of("matmul(x, w) [bf16 bf16 f32 f32 f32 f32]", {{m, 4096}, {4096, 33}});
+      p.max_isa = level;
+      std::vector<bfloat16> const ones(static_cast<std::size_t>(4096 * 33), to_bfloat16(1));
+      std::vector<float> const out = run_dense<float>(p, {ones.data(), ones.data()});
+      CHECK(out == std::vector<float>(out.size(), 4096.0F));
+    }
+}
+
+TEST_CASE("one kernel serves every number of rows") {
+  jit_backend const jit;
+  for (std::string_view precision : precisions)
+    for (isa level : levels()) {
+      chain const c = parse_chain("matmul(x, w) | add b:vector | add r:tensor | gelu_tanh" +
+                                  std::string(precision))
+                          .value();
+      std::vector<operand_spec> specs(c.operands.size());
+      specs[0] = tensor_desc{c.operands[0].type, {dynamic, 37}, {}};
+      specs[1] = dense_desc(c.operands[1].type, {37, 45});
+      auto wanted = make_problem(c, specs);
+      REQUIRE_MESSAGE(wanted.ok(), wanted.error().message);
+      wanted->max_isa = level;
+      auto const k = jit.build(*wanted);
+      REQUIRE_MESSAGE(k.ok(), k.error().message);
+      for (extent m : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 15, 16, 17, 31, 33, 70, 512}) {
+        shape const dims[] = {{m, 37}};
+        auto const p = resolve(*wanted, dims);
+        REQUIRE_MESSAGE(p.ok(), p.error().message);
+        outcome const r = check_kernel(**k, *p, {.seed = static_cast<std::uint64_t>(m + 1)}, true);
+        CHECK_MESSAGE(r.ok(), r.text);
+      }
+    }
+}
+
+TEST_CASE("a chain too long for one copy per row gets its epilogue in a loop") {
+  std::string text = "matmul(x, w)";
+  for (int i = 0; i < 12; ++i) text += i % 2 == 0 ? " | gelu_erf" : " | mish";
+  for (std::string_view precision : {"", " [bf16]"})
+    check_all(problem_of(text + std::string(precision), {{11, 9}, {9, 50}}),
+              {.values = pattern::integers});
+  std::string many = "matmul(x, w)";
+  for (int i = 0; i < 20; ++i) many += " | add r" + std::to_string(i) + ":tensor";
+  check_all(problem_of(many, {{11, 9}, {9, 50}}));
+}
+
+TEST_CASE("an operand that shares memory with the output") {
+  for (std::string_view precision : {"", " [bf16]"}) {
+    chain const c =
+        parse_chain("matmul(x, w) | add r:tensor | tanh" + std::string(precision)).value();
+    std::vector<operand_spec> specs(c.operands.size());
+    specs[0] = dense_desc(c.operands[0].type, {19, 6});
+    specs[1] = dense_desc(c.operands[1].type, {6, 41});
+    specs[2] = dense_desc(c.operands[2].type, {19, 41});
+    auto const p = make_problem(c, specs, {}, numerics::strict, 2);
+    REQUIRE_MESSAGE(p.ok(), p.error().message);
+    check_all(*p);
+  }
+}
+
+TEST_CASE("what is refused is refused with a sentence") {
+  jit_backend const jit;
+  auto const refused = [&](problem const& p, std::string_view part) {
+    verdict const v = jit.supports(p);
+    CHECK_FALSE(v);
+    CHECK_MESSAGE(v.reason.find(part) != std::string::npos, v.reason);
+    CHECK(v.reason.starts_with("sinter: "));
+  };
+  refused(problem_of("matmul(x, w)", {{4, 4}, {4, 4}}, {}, {{1, 4}}),
+          "the stride 4 along its last axis");
+  refused(problem_of("matmul(x, w) | add r:tensor", {{4, 4}, {4, 4}, {4, 4}}, {{}, {}, {1, 4}}),
+          "operand 'r'");
+  refused(problem_of("relu(x:tensor)", {{4, 4}}), "without a contraction");
+  problem p = problem_of("matmul(x, w)", {{4, 4}, {4, 4}});
+  p.max_isa = isa::reference;
+  refused(p, "AVX2");
+}
