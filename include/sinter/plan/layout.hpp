@@ -102,9 +102,19 @@ constexpr bool same_layout(shape const& dims, strides const& a, strides const& b
   return true;
 }
 
-inline failure bad(std::string message) { return {code::bad_argument, "sinter: " + std::move(message)}; }
+// Appended and not added: g++ 12 warns wrongly of a text literal + std::string&& (-Wrestrict).
+inline failure bad(std::string_view message) {
+  std::string sentence = "sinter: ";
+  sentence += message;
+  return {code::bad_argument, std::move(sentence)};
+}
 
-inline std::string quoted(std::string_view name) { return "'" + std::string(name) + "'"; }
+inline std::string quoted(std::string_view name) {
+  std::string text = "'";
+  text += name;
+  text += '\'';
+  return text;
+}
 
 inline std::string list_of(strides const& s) {
   std::string text = "(";
@@ -120,8 +130,8 @@ inline status complete_layout(std::string_view kind, std::string_view name, tens
   auto const who = [&] { return std::string(kind) + " " + quoted(name); };
   for (int i = 0; i < d.dims.ssize(); ++i)
     if (d.dims[i] < 0 && d.dims[i] != dynamic)
-      return bad(who() + " has the extent " + std::to_string(d.dims[i]) + " on axis " + std::to_string(i) +
-                 "; an extent is 0 or more");
+      return bad(who() + " has the extent " + std::to_string(d.dims[i]) + " on axis " +
+                 std::to_string(i) + "; an extent is 0 or more");
   if (is_dynamic(d.dims)) {
     if (!d.strides.empty() && !(d.strides == dense_strides(d.dims)))
       return bad(who() + " has dynamic extents and the strides " + list_of(d.strides) +
@@ -139,8 +149,8 @@ inline status complete_layout(std::string_view kind, std::string_view name, tens
   d.strides = meaningful_strides(d.dims, d.strides);
   for (int i = 0; i < d.dims.ssize(); ++i)
     if (d.strides[i] < 0)
-      return bad(who() + " has the stride " + std::to_string(d.strides[i]) + " on axis " + std::to_string(i) +
-                 "; a stride is 0 or more");
+      return bad(who() + " has the stride " + std::to_string(d.strides[i]) + " on axis " +
+                 std::to_string(i) + "; a stride is 0 or more");
   if (byte_span(d) < 0)
     return bad(who() + " of extents " + to_string(d.dims) + " with strides " + list_of(d.strides) +
                " reaches further than 2^63 - 1 bytes");
