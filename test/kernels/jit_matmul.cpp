@@ -346,6 +346,23 @@ TEST_CASE("one kernel serves every number of rows") {
     }
 }
 
+TEST_CASE("code is generated once and shared by all shapes that it serves") {
+  jit_backend const jit;
+  auto const generated = [] { return jit::process_cache().counters().generated; };
+  auto const before = generated();
+  problem first = problem_of("matmul(x, w) | add b:vector | elu(0.3125)", {{16, 21}, {21, 64}});
+  REQUIRE(jit.build(first).ok());
+  CHECK(generated() == before + 1);
+  for (auto const& [m, n, text] : {std::tuple{32, 64, "matmul(x, w) | add b:vector | elu(0.3125)"},
+                                   {16, 128, "matmul(y, v) | add c:vector | elu(0.3125)"}}) {
+    REQUIRE(jit.build(problem_of(text, {{m, 21}, {21, n}})).ok());
+    CHECK(generated() == before + 1);
+  }
+  REQUIRE(
+      jit.build(problem_of("matmul(x, w) | add b:vector | elu(0.25)", {{16, 21}, {21, 64}})).ok());
+  CHECK(generated() == before + 2);
+}
+
 TEST_CASE("a chain too long for one copy per row gets its epilogue in a loop") {
   std::string text = "matmul(x, w)";
   for (int i = 0; i < 12; ++i) text += i % 2 == 0 ? " | gelu_erf" : " | mish";

@@ -13,7 +13,9 @@
 #include <utility>
 
 #include "../isa/detect.hpp"
+#include "../jit/code_cache.hpp"
 #include "../jit/code_memory.hpp"
+#include "../jit/kernel_key.hpp"
 #include "../plan/text.hpp"
 #include "backend.hpp"
 #include "jit_matmul.hpp"
@@ -238,13 +240,38 @@ class matmul_kernel final : public kernel {
   std::shared_ptr<matmul_code const> built_;
 };
 
+/// The process's generated kernels.
+inline code_cache<machine_code>& process_cache() {
+  static code_cache<machine_code> cache(1024);
+  return cache;
+}
+
+inline kernel_key key_of(matmul_plan const& plan, chain const& c) {
+  matmul_shape const& s = plan.shape;
+  kernel_key key('m');
+  key.add(s.level)
+      .add(s.kind)
+      .add(s.direct)
+      .add(s.looped_epilogue)
+      .add(s.full_panels)
+      .add(s.tail_columns);
+  key.add(s.counts).add(s.k).add(plan.accesses.size());
+  for (matmul_access const& a : plan.accesses)
+    key.add(a.output).add(a.index).add(a.type).add(a.across).add(a.moves);
+  return key.add(c);
+}
+
 inline result<std::shared_ptr<machine_code const>> generate_matmul(matmul_plan const& plan,
+                                                                   chain const& c,
                                                                    epilogue const& e) {
-  assembler a(plan.shape.level);
-  matmul_generator(a, plan.shape, plan.accesses, e).emit();
-  auto const bytes = a.finish();
-  if (!bytes) return bytes.error();
-  return code_memory::process().publish(*bytes);
+  return process_cache().get(key_of(plan, c).text(),
+                             [&]() -> result<std::shared_ptr<machine_code const>> {
+                               assembler a(plan.shape.level);
+                               matmul_generator(a, plan.shape, plan.accesses, e).emit();
+                               auto const bytes = a.finish();
+                               if (!bytes) return bytes.error();
+                               return code_memory::process().publish(*bytes);
+                             });
 }
 
 /// Code whose epilogue stands once for each row of a tile is tried first where registers are many; a chain too long for
@@ -255,10 +282,10 @@ inline result<std::shared_ptr<matmul_code const>> build_matmul(problem const& p,
   built->wanted = p;
   built->plan = plan_matmul(p, e, level);
   built->frame_bytes = matmul_frame_bytes(e, level);
-  auto code = generate_matmul(built->plan, e);
+  auto code = generate_matmul(built->plan, p.chain, e);
   if (!code && code.error().what == code::unsupported && !built->plan.shape.looped_epilogue) {
     built->plan.shape.looped_epilogue = true;
-    code = generate_matmul(built->plan, e);
+    code = generate_matmul(built->plan, p.chain, e);
   }
   if (!code) return code.error();
   built->code = std::move(*code);
