@@ -24,7 +24,8 @@ class onednn_invocation final : public invocation {
   explicit onednn_invocation(std::shared_ptr<onednn_kernel const> k);
   /// Makes the memory objects; called once.
   status prepare();
-  void repoint(call_args const& args) noexcept override;
+  /// Inline here too: a first virtual function that is not would put the vtable into every object.
+  inline void repoint(call_args const& args) noexcept override;
 
  private:
   /// What one primitive is executed with.

@@ -62,7 +62,8 @@ class reference_kernel final : public kernel, public std::enable_shared_from_thi
     copy_dense(storage->data(), d.type, from);
     return packed_weight{std::move(storage), layout_key(operand)};
   }
-  result<std::unique_ptr<invocation>> make_invocation() const override;
+  /// Inline here too: a first virtual function that is not would put the vtable into every object.
+  inline result<std::unique_ptr<invocation>> make_invocation() const override;
 
   sinter::problem const& described() const noexcept { return problem_; }
 
