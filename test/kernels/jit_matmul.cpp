@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <sinter/backend/jit.hpp>
+#include <sinter/plan/resolve.hpp>
 
 #include "support/check_backend.hpp"
 #include "support/random_chain.hpp"

@@ -1,17 +1,22 @@
-// A number with a bound on how far a backend's f32 arithmetic may be from it: where tolerances come from.
+// A number with a bound on how far a backend's f32 arithmetic may be from it: where tolerances come
+// from.
 //
-// The evaluator of reference/evaluator.hpp is run with this arithmetic instead of double: value is the oracle's, error
-// bounds |backend - oracle| there. With u = 2^-24:
-//   sums        gamma * sum |a||b| with gamma = (K + 2) u / (1 - (K + 2) u): any order, fused or not (Higham, Accuracy
-//               and Stability of Numerical Algorithms, ch. 3), plus what the inputs' own errors contribute, plus
-//               2^-126 for each product (VDPBF16PS flushes denormals). Integers with sum |a||b| <= 2^24 are exact.
-//   steps       sup |f(t) - f(v)| over [v - e, v + e], found at its ends and at the extrema of f inside (f is monotone
-//               between them); binary ops by the product, quotient ... rules; a comparison that the errors can turn,
-//               and a select on it, by the whole jump.
-//   arithmetic  per op half an ulp where IEEE rounds, else the accuracy that the library promises (docs/precision.md):
-//               `relative` below. Exactly representable results of exact inputs are exact.
-//   rounding    |r(v +- e) - r(v)| for a cast, a let and the store: rounding is monotone, so nothing more is needed.
-// An infinite error says that nothing is promised (f32 overflows on the way, or a sign that is not decided).
+// The evaluator of reference/evaluator.hpp is run with this arithmetic instead of double: value is
+// the oracle's, error bounds |backend - oracle| there. With u = 2^-24:
+//   sums        gamma * sum |a||b|, gamma = (K + 2) u / (1 - (K + 2) u): any order, fused or not
+//               (Higham, Accuracy and Stability of Numerical Algorithms, ch. 3), plus what the
+//               inputs' own errors contribute, plus 2^-126 for each product (VDPBF16PS flushes
+//               denormals). Integers with sum |a||b| <= 2^24 are exact.
+//   steps       sup |f(t) - f(v)| over [v - e, v + e], found at its ends and at the extrema of f
+//               inside (f is monotone between them); binary ops by the product, quotient ... rules;
+//               a comparison that the errors can turn, and a select on it, by the whole jump.
+//   arithmetic  per op half an ulp where IEEE rounds, else the accuracy that the library promises
+//               (docs/precision.md): promised() below. Exactly representable results of exact
+//               inputs are exact.
+//   rounding    |r(v +- e) - r(v)| for a cast, a let and the store: rounding is monotone, so
+//               nothing more is needed.
+// An infinite error says that nothing is promised (f32 overflows on the way, or a sign that is not
+// decided).
 #pragma once
 
 #include <algorithm>
@@ -42,26 +47,40 @@ inline constexpr double infinite = std::numeric_limits<double>::infinity();
 inline constexpr double largest = std::numeric_limits<float>::max();
 inline constexpr double smallest = 0x1p-126;
 
-/// Promised accuracy of op at input a, relative to the result, in units of u (an ulp is at most 2 u); absolute goes to
-/// `floor`.
+/// Promised accuracy of op at input a, relative to the result, in units of u (an ulp is at most 2
+/// u); absolute goes to `floor`.
 inline double promised(step const& s, double a, double& floor) {
-  double const alpha = std::abs(static_cast<double>(s.alpha)), beta = std::abs(static_cast<double>(s.beta));
+  double const alpha = std::abs(static_cast<double>(s.alpha)),
+               beta = std::abs(static_cast<double>(s.beta));
   double const low_tail = a < -1 ? 256 : 8;  // 2^-16, or 4 ulp
   switch (s.code) {
     case op::exp:
     case op::log:
     case op::tanh:
-    case op::sigmoid: return 8;
+    case op::sigmoid:
+      return 8;
     case op::gelu_tanh:
-    case op::gelu_erf: return low_tail;
-    case op::swish: return static_cast<double>(s.alpha) * a < -1 ? 256 : 10;
-    case op::mish: return a < -1 ? 256 : 16;
-    case op::softplus: return static_cast<double>(s.alpha) * a < -1 ? 256 : 16;
-    case op::elu: floor = 8 * unit * alpha; return 8;
-    case op::pow: return 32;
-    case op::hardsigmoid: floor = 2 * unit * (alpha * std::abs(a) + beta); return 1;
-    case op::hardswish: floor = 2 * unit * std::abs(a) * (alpha * std::abs(a) + beta); return 2;
-    default: return 0;
+    case op::gelu_erf:
+      return low_tail;
+    case op::swish:
+      return static_cast<double>(s.alpha) * a < -1 ? 256 : 10;
+    case op::mish:
+      return a < -1 ? 256 : 16;
+    case op::softplus:
+      return static_cast<double>(s.alpha) * a < -1 ? 256 : 16;
+    case op::elu:
+      floor = 8 * unit * alpha;
+      return 8;
+    case op::pow:
+      return 32;
+    case op::hardsigmoid:
+      floor = 2 * unit * (alpha * std::abs(a) + beta);
+      return 1;
+    case op::hardswish:
+      floor = 2 * unit * std::abs(a) * (alpha * std::abs(a) + beta);
+      return 2;
+    default:
+      return 0;
   }
 }
 
@@ -77,20 +96,28 @@ constexpr bool rounds_once(op code) {
     case op::mul:
     case op::div:
     case op::prelu:
-    case op::fma: return true;
-    default: return false;
+    case op::fma:
+      return true;
+    default:
+      return false;
   }
 }
 
 /// Where f may turn between two monotone pieces.
 inline double turning_point(step const& s) {
   switch (s.code) {
-    case op::gelu_tanh: return -0.7524614220710162;
-    case op::gelu_erf: return -0.7517916243494656;
-    case op::swish: return s.alpha == 0 ? 0 : -1.2784645427610738 / static_cast<double>(s.alpha);
-    case op::mish: return -1.1924312145154235;
-    case op::hardswish: return s.alpha == 0 ? 0 : -static_cast<double>(s.beta) / (2 * static_cast<double>(s.alpha));
-    default: return 0;
+    case op::gelu_tanh:
+      return -0.7524614220710162;
+    case op::gelu_erf:
+      return -0.7517916243494656;
+    case op::swish:
+      return s.alpha == 0 ? 0 : -1.2784645427610738 / static_cast<double>(s.alpha);
+    case op::mish:
+      return -1.1924312145154235;
+    case op::hardswish:
+      return s.alpha == 0 ? 0 : -static_cast<double>(s.beta) / (2 * static_cast<double>(s.alpha));
+    default:
+      return 0;
   }
 }
 
@@ -103,7 +130,8 @@ inline bounded settled(double value, double error, double relative, double floor
   if (std::abs(value) + error > largest) return {value, infinite};
   bool const as_is = error == 0 && is_float(value) && (value == 0 || std::abs(value) >= smallest);
   if (exact_op && as_is) return {value, 0};
-  if (relative > 0 || floor > 0) error += relative * unit * (std::abs(value) + error) + floor + smallest;
+  if (relative > 0 || floor > 0)
+    error += relative * unit * (std::abs(value) + error) + floor + smallest;
   return {value, error};
 }
 
@@ -115,31 +143,42 @@ bounded unary(step const& s, bounded const& a, accuracy const& allowed) {
   if (a.error > 0) {
     double const low = a.value - a.error, high = a.value + a.error;
     for (double t : {low, high, 0.0, turning_point(s), -beta / alpha, (1 - beta) / alpha})
-      if (t >= low && t <= high) error = std::max(error, std::abs(unary_meaning<Code>(t, alpha, beta) - value));
-    if (std::isnan(unary_meaning<Code>(low, alpha, beta)) || std::isnan(unary_meaning<Code>(high, alpha, beta)) ||
-        !std::isfinite(a.error))
+      if (t >= low && t <= high)
+        error = std::max(error, std::abs(unary_meaning<Code>(t, alpha, beta) - value));
+    if (std::isnan(unary_meaning<Code>(low, alpha, beta)) ||
+        std::isnan(unary_meaning<Code>(high, alpha, beta)) || !std::isfinite(a.error))
       error = infinite;
   }
   double floor = 0;
   double const relative = promised(s, a.value, floor) * allowed.scale;
-  return settled(value, error, rounds_once(Code) ? 1 : relative, floor * allowed.scale, rounds_once(Code));
+  return settled(value, error, rounds_once(Code) ? 1 : relative, floor * allowed.scale,
+                 rounds_once(Code));
 }
 
 template <op Code>
 bounded binary(bounded const& a, bounded const& b) {
   double const value = binary_meaning<Code>(a.value, b.value);
-  double const product = std::abs(a.value) * b.error + std::abs(b.value) * a.error + a.error * b.error;
+  double const product =
+      std::abs(a.value) * b.error + std::abs(b.value) * a.error + a.error * b.error;
   double error = 0;
   if (a.error > 0 || b.error > 0) {
-    if constexpr (Code == op::add || Code == op::sub) error = a.error + b.error;
-    else if constexpr (Code == op::mul) error = product;
+    if constexpr (Code == op::add || Code == op::sub)
+      error = a.error + b.error;
+    else if constexpr (Code == op::mul)
+      error = product;
     else if constexpr (Code == op::div)
-      error = std::abs(b.value) > b.error ? (a.error + std::abs(value) * b.error) / (std::abs(b.value) - b.error) : infinite;
-    else if constexpr (Code == op::min || Code == op::max) error = std::max(a.error, b.error);
+      error = std::abs(b.value) > b.error
+                  ? (a.error + std::abs(value) * b.error) / (std::abs(b.value) - b.error)
+                  : infinite;
+    else if constexpr (Code == op::min || Code == op::max)
+      error = std::max(a.error, b.error);
     else if constexpr (Code == op::prelu) {
-      error = a.value - a.error > 0 ? a.error : a.value + a.error <= 0 ? product : std::max(a.error, 0.0) + product;
+      error = a.value - a.error > 0    ? a.error
+              : a.value + a.error <= 0 ? product
+                                       : std::max(a.error, 0.0) + product;
     } else {
-      bool const open = std::isinf(a.error + b.error) || std::abs(a.value - b.value) <= a.error + b.error;
+      bool const open =
+          std::isinf(a.error + b.error) || std::abs(a.value - b.value) <= a.error + b.error;
       error = open ? 1 : 0;  // a comparison
     }
   }
@@ -152,7 +191,9 @@ bounded ternary(bounded const& a, bounded const& b, bounded const& c) {
   double error = 0;
   if constexpr (Code == op::select) {
     bool const open = a.error > 0 && std::abs(a.value) <= a.error;
-    error = open ? std::abs(b.value - c.value) + b.error + c.error : a.value != 0 ? b.error : c.error;
+    error = open           ? std::abs(b.value - c.value) + b.error + c.error
+            : a.value != 0 ? b.error
+                           : c.error;
   } else if (a.error > 0 || b.error > 0 || c.error > 0) {
     error = std::abs(a.value) * b.error + std::abs(b.value) * a.error + a.error * b.error + c.error;
   }
@@ -179,7 +220,8 @@ struct bounded_arithmetic {
     double error = 0;
     if (v.error > 0) {
       if (!std::isfinite(v.error)) return {r, bounds::infinite};
-      error = std::max(std::abs(rounded(t, v.value + v.error) - r), std::abs(rounded(t, v.value - v.error) - r));
+      error = std::max(std::abs(rounded(t, v.value + v.error) - r),
+                       std::abs(rounded(t, v.value - v.error) - r));
       if (std::isnan(error)) error = bounds::infinite;
     }
     if (v.value != 0 && std::abs(v.value) - v.error < bounds::smallest) error += bounds::smallest;
@@ -189,9 +231,12 @@ struct bounded_arithmetic {
     visit_pointwise(s.code, [&]<op Code>() {
       constexpr op_class kind = row_of(Code).kind;
       for (int j = 0; j < n; ++j) {
-        if constexpr (kind == op_class::unary) out[j] = bounds::unary<Code>(s, args[0][j], allowed);
-        else if constexpr (kind == op_class::binary) out[j] = bounds::binary<Code>(args[0][j], args[1][j]);
-        else out[j] = bounds::ternary<Code>(args[0][j], args[1][j], args[2][j]);
+        if constexpr (kind == op_class::unary)
+          out[j] = bounds::unary<Code>(s, args[0][j], allowed);
+        else if constexpr (kind == op_class::binary)
+          out[j] = bounds::binary<Code>(args[0][j], args[1][j]);
+        else
+          out[j] = bounds::ternary<Code>(args[0][j], args[1][j], args[2][j]);
       }
     });
   }
@@ -200,7 +245,8 @@ struct bounded_arithmetic {
     sum.value += product;
     if (std::isfinite(product)) sum.magnitude += std::abs(product);
     if (a.error > 0 || b.error > 0) {
-      double const part = std::abs(a.value) * b.error + std::abs(b.value) * a.error + a.error * b.error;
+      double const part =
+          std::abs(a.value) * b.error + std::abs(b.value) * a.error + a.error * b.error;
       sum.error += std::isnan(part) ? bounds::infinite : part;
     }
     sum.integral = sum.integral && a.error == 0 && b.error == 0 && std::trunc(a.value) == a.value &&
@@ -224,7 +270,8 @@ struct bounded_arithmetic {
       } else if (std::isinf(s.value)) {
         error = 0;
       } else if (!(s.integral && s.magnitude <= 0x1p24)) {
-        error += k / (1 - k) * (s.magnitude + error) + static_cast<double>(products) * bounds::smallest;
+        error +=
+            k / (1 - k) * (s.magnitude + error) + static_cast<double>(products) * bounds::smallest;
       }
       s = {s.value, error};
     }

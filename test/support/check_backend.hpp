@@ -4,11 +4,12 @@
 //   outcome const r = run_problem(backend, problem, o);
 //   CHECK_MESSAGE(r.ok(), r.text);       // r.supported says whether the backend took it at all
 //
-// run_problem() asks supports(), builds, packs (from f32 or the weight's dtype, by the seed), runs twice, and checks:
-// each output within the bound of support/bounded.hpp (integers: exactly, where sums are exact), NaN and infinities
-// where the oracle has them, the second run bit-equal to the first, no byte written outside or in a gap, inputs
-// unchanged. A fault at a guard page ends the program. For a kernel that is already built (dynamic extents: one kernel,
-// many shapes) call check_kernel(). Random problems: support/random_chain.hpp.
+// run_problem() asks supports(), builds, packs (from f32 or the weight's dtype, by the seed), runs
+// twice, and checks: each output within the bound of support/bounded.hpp (integers: exactly, where
+// sums are exact), NaN and infinities where the oracle has them, the second run bit-equal to the
+// first, no byte written outside or in a gap, inputs unchanged. A fault at a guard page ends the
+// program. For a kernel that is already built (dynamic extents: one kernel, many shapes) call
+// check_kernel(). Random problems: support/random_chain.hpp.
 #pragma once
 
 #include <cmath>
@@ -34,10 +35,10 @@ struct check_options {
 
 struct outcome {
   bool supported = true;
-  std::string text;          ///< what went wrong, or why the backend refuses
-  extent compared = 0;       ///< output elements with a finite bound
-  extent unpromised = 0;     ///< output elements for which nothing is promised
-  double worst = 0;          ///< largest |backend - oracle| / bound
+  std::string text;       ///< what went wrong, or why the backend refuses
+  extent compared = 0;    ///< output elements with a finite bound
+  extent unpromised = 0;  ///< output elements for which nothing is promised
+  double worst = 0;       ///< largest |backend - oracle| / bound
   bool ok() const { return supported && text.empty(); }
 };
 
@@ -55,7 +56,8 @@ inline std::string index_text(shape const& index) {
 }
 
 /// Oracle values with their bounds, dense in logical order.
-inline std::vector<std::vector<bounded>> expected_outputs(problem const& p, void const* const* operands,
+inline std::vector<std::vector<bounded>> expected_outputs(problem const& p,
+                                                          void const* const* operands,
                                                           accuracy const& allowed) {
   std::vector<std::vector<bounded>> out(p.chain.outputs.size());
   for (std::size_t o = 0; o < out.size(); ++o)
@@ -77,13 +79,15 @@ inline bool matches(double given, bounded const& wanted, bool zero_signs) {
   if (std::isinf(wanted.error)) return true;
   if (std::isnan(wanted.value)) return std::isnan(given);
   if (std::isinf(wanted.value)) return given == wanted.value;
-  if (zero_signs && wanted.error == 0 && wanted.value == 0 && std::signbit(given) != std::signbit(wanted.value))
+  if (zero_signs && wanted.error == 0 && wanted.value == 0 &&
+      std::signbit(given) != std::signbit(wanted.value))
     return false;
   return std::abs(given - wanted.value) <= wanted.error;
 }
 
-inline void compare(problem const& p, int o, tensor_memory& memory, std::vector<bounded> const& wanted,
-                    check_options const& options, outcome& result) {
+inline void compare(problem const& p, int o, tensor_memory& memory,
+                    std::vector<bounded> const& wanted, check_options const& options,
+                    outcome& result) {
   tensor_desc const& d = memory.desc();
   std::size_t n = 0;
   for_each_element(d.dims, d.strides, [&](shape const& index, extent offset) {
@@ -93,15 +97,18 @@ inline void compare(problem const& p, int o, tensor_memory& memory, std::vector<
     if (std::isfinite(w.value) && w.error > 0 && std::isfinite(w.error))
       result.worst = std::max(result.worst, std::abs(given - w.value) / w.error);
     if (matches(given, w, options.zero_signs) || !result.text.empty()) return;
-    result.text = "output '" + std::string(p.chain.outputs[o].name.view()) + "' " + index_text(index) + " is " +
-                  number(given) + ", wanted " + number(w.value) + " +- " + number(w.error);
+    result.text = "output '" + std::string(p.chain.outputs[o].name.view()) + "' " +
+                  index_text(index) + " is " + number(given) + ", wanted " + number(w.value) +
+                  " +- " + number(w.error);
   });
 }
 
 }  // namespace detail_check
 
-/// One call of a kernel. `p` has no dynamic extents; `dynamic`: the kernel was built for a problem that has.
-inline outcome check_kernel(kernel const& k, problem const& p, check_options const& options = {}, bool dynamic = false) {
+/// One call of a kernel. `p` has no dynamic extents; `dynamic`: the kernel was built for a problem
+/// that has.
+inline outcome check_kernel(kernel const& k, problem const& p, check_options const& options = {},
+                            bool dynamic = false) {
   using namespace detail_check;
   outcome r;
   int const operands = p.chain.operands.ssize(), outputs = p.chain.outputs.ssize();
@@ -166,7 +173,8 @@ inline outcome check_kernel(kernel const& k, problem const& p, check_options con
     }
     for (std::size_t o = 0; o < out.size(); ++o) {
       if (run == 0) first_run.push_back(out[o].bytes());
-      if (run == 1 && out[o].bytes() != first_run[o]) r.text = "the second run gives other bits than the first";
+      if (run == 1 && out[o].bytes() != first_run[o])
+        r.text = "the second run gives other bits than the first";
     }
   }
 
@@ -176,15 +184,17 @@ inline outcome check_kernel(kernel const& k, problem const& p, check_options con
     tensor_memory& memory = shared ? in[static_cast<std::size_t>(p.in_place)] : out[n];
     compare(p, o, memory, wanted[n], options, r);
     if (r.text.empty() && !memory.gaps_intact(shared ? 0xff : guard_buffer::canary))
-      r.text = "output '" + std::string(p.chain.outputs[o].name.view()) + "' was written outside its elements";
+      r.text = "output '" + std::string(p.chain.outputs[o].name.view()) +
+               "' was written outside its elements";
   }
   for (int i = 0; i < operands; ++i)
-    if (r.text.empty() && i != p.in_place && in[static_cast<std::size_t>(i)].bytes() != inputs_before[static_cast<std::size_t>(i)])
+    if (r.text.empty() && i != p.in_place &&
+        in[static_cast<std::size_t>(i)].bytes() != inputs_before[static_cast<std::size_t>(i)])
       r.text = "operand '" + std::string(p.chain.operands[i].name.view()) + "' was changed";
   if (r.text.empty() && !scratch.intact()) r.text = "scratch was written outside";
   if (!r.text.empty())
-    r.text = std::string(k.backend()) + ": " + r.text + " (seed " + std::to_string(options.seed) + ", pattern " +
-             std::to_string(static_cast<int>(options.values)) + ", placement " +
+    r.text = std::string(k.backend()) + ": " + r.text + " (seed " + std::to_string(options.seed) +
+             ", pattern " + std::to_string(static_cast<int>(options.values)) + ", placement " +
              std::to_string(static_cast<int>(options.where)) + ") in " + text(p);
   return r;
 }

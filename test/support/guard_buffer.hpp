@@ -1,7 +1,9 @@
-// Memory that faults when it is read or written outside: the only net under machine code made at run time.
+// Memory that faults when it is read or written outside: the only net under machine code made at
+// run time.
 //
-// Data lies flush before an unreadable page, flush after one, or one element behind one (so that a bf16 pointer is
-// aligned to 2 bytes only). The rest of the pages holds a canary byte that intact() checks.
+// Data lies flush before an unreadable page, flush after one, or one element behind one (so that a
+// bf16 pointer is aligned to 2 bytes only). The rest of the pages holds a canary byte that intact()
+// checks.
 #pragma once
 
 #include <sys/mman.h>
@@ -21,7 +23,8 @@ enum class placement : unsigned char {
   start,    ///< the first byte is the first one after the guard page
   shifted,  ///< as start, one element later
 };
-inline constexpr placement all_placements[] = {placement::end, placement::start, placement::shifted};
+inline constexpr placement all_placements[] = {placement::end, placement::start,
+                                               placement::shifted};
 
 class guard_buffer {
  public:
@@ -34,8 +37,10 @@ class guard_buffer {
     std::size_t const shift = where == placement::shifted ? element : 0;
     inner_ = (bytes + shift + page_ - 1) / page_ * page_;
     if (inner_ == 0) inner_ = page_;
-    void* const map = mmap(nullptr, inner_ + 2 * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (map == MAP_FAILED || mprotect(static_cast<std::byte*>(map) + page_, inner_, PROT_READ | PROT_WRITE) != 0) {
+    void* const map =
+        mmap(nullptr, inner_ + 2 * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED ||
+        mprotect(static_cast<std::byte*>(map) + page_, inner_, PROT_READ | PROT_WRITE) != 0) {
       std::perror("guard_buffer");
       std::abort();
     }

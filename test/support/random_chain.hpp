@@ -1,5 +1,6 @@
-// Random chains and problems from a seed: any order of ops, operands of every role, broadcasts, strides, several
-// outputs, lets. A case is written as text and read by parse_chain(), so what failed can be pasted into a test.
+// Random chains and problems from a seed: any order of ops, operands of every role, broadcasts,
+// strides, several outputs, lets. A case is written as text and read by parse_chain(), so what
+// failed can be pasted into a test.
 #pragma once
 
 #include <optional>
@@ -36,8 +37,10 @@ class random_case_maker {
     start();
     int const steps = static_cast<int>(below(o_.max_steps + 1));
     for (int i = 0; i < steps || steps_ == 0; ++i) add_step();
-    if (o_.branches && steps_ > 1 && below(4) == 0) text_ += " -> out, second=%" + std::to_string(below(steps_));
-    if (text_.find(" -> out, ") != std::string::npos) text_.replace(text_.find("out,"), 4, "out=%" + std::to_string(steps_ - 1) + ",");
+    if (o_.branches && steps_ > 1 && below(4) == 0)
+      text_ += " -> out, second=%" + std::to_string(below(steps_));
+    if (text_.find(" -> out, ") != std::string::npos)
+      text_.replace(text_.find("out,"), 4, "out=%" + std::to_string(steps_ - 1) + ",");
     text_ += o_.precisions[at(o_.precisions.size())];
 
     chain const c = parse_chain(text_).value();
@@ -80,7 +83,8 @@ class random_case_maker {
       if (dims[i] == 1) s[i] = nonsense[at(5)];
     return s;
   }
-  std::string operand(char const* prefix, std::string const& suffix, std::optional<shape> const& dims) {
+  std::string operand(char const* prefix, std::string const& suffix,
+                      std::optional<shape> const& dims) {
     operand_spec spec;
     if (dims) spec = tensor_desc{dtype::f32, *dims, random_strides(*dims)};
     dims_.push_back(spec);
@@ -93,9 +97,15 @@ class random_case_maker {
     if (o_.conv) kinds.push_back(1);
     if (o_.pointwise) kinds.push_back(2);
     switch (kinds[at(kinds.size())]) {
-      case 0: start_matmul(); break;
-      case 1: start_conv(); break;
-      default: start_pointwise(); break;
+      case 0:
+        start_matmul();
+        break;
+      case 1:
+        start_conv();
+        break;
+      default:
+        start_pointwise();
+        break;
     }
   }
   void start_pointwise() {
@@ -134,7 +144,8 @@ class random_case_maker {
     shape src{1 + below(2)}, weight{out * groups}, stride, pad, end, dilation;
     domain_.push_back(src[0]);
     for (int i = 0; i < rank; ++i) {
-      extent const k = 1 + below(3), d = 1 + below(2), s = 1 + below(3), p0 = below(3), p1 = below(3);
+      extent const k = 1 + below(3), d = 1 + below(2), s = 1 + below(3), p0 = below(3),
+                   p1 = below(3);
       extent const fits = (k - 1) * d + 1 - p0 - p1;
       extent const length = (fits > 1 ? fits : 1) + below(rank == 3 ? 3 : o_.max_extent / 2);
       src.push_back(length);
@@ -149,40 +160,56 @@ class random_case_maker {
     weight.push_back(in);
     domain_.push_back(out * groups);
     text_ = "conv" + std::to_string(rank) + "d(" + operand("x", "", src);
-    text_ += ", " + operand("w", "", weight) + ", stride=" + joined(stride) + ", pad_begin=" + joined(pad) +
-             ", pad_end=" + joined(end) + ", dilation=" + joined(dilation) + ", groups=" + std::to_string(groups) + ")";
+    text_ += ", " + operand("w", "", weight) + ", stride=" + joined(stride) +
+             ", pad_begin=" + joined(pad) + ", pad_end=" + joined(end) +
+             ", dilation=" + joined(dilation) + ", groups=" + std::to_string(groups) + ")";
     steps_ = 1;
   }
 
   std::string other_value() {
     switch (below(o_.branches ? 7 : 6)) {
-      case 0: return operand("b", ":vector", below(2) == 0 ? std::optional<shape>(shape{domain_.back()}) : std::nullopt);
-      case 1: return operand("s", ":scalar", std::nullopt);
-      case 2: return operand("r", ":tensor", below(2) == 0 ? std::optional<shape>(domain_) : std::nullopt);
+      case 0:
+        return operand("b", ":vector",
+                       below(2) == 0 ? std::optional<shape>(shape{domain_.back()}) : std::nullopt);
+      case 1:
+        return operand("s", ":scalar", std::nullopt);
+      case 2:
+        return operand("r", ":tensor",
+                       below(2) == 0 ? std::optional<shape>(domain_) : std::nullopt);
       case 3:
       case 4: {
         shape dims;
         int const first = static_cast<int>(below(domain_.ssize()));
-        for (int i = first; i < domain_.ssize(); ++i) dims.push_back(below(3) == 0 ? 1 : domain_[i]);
+        for (int i = first; i < domain_.ssize(); ++i)
+          dims.push_back(below(3) == 0 ? 1 : domain_[i]);
         return operand("r", ":tensor", dims);
       }
       case 5: {
         constexpr char const* numbers[] = {"0.5", "-2", "1.702", "0", "3", "-0.125"};
         return numbers[at(6)];
       }
-      default: return "%" + std::to_string(below(steps_));
+      default:
+        return "%" + std::to_string(below(steps_));
     }
   }
   static std::string parameters(op code) {
     switch (code) {
-      case op::leaky_relu: return "(0.125)";
-      case op::elu: return "(0.5)";
-      case op::clip: return "(-0.75, 1.5)";
-      case op::swish: return "(1.5)";
-      case op::softplus: return "(2)";
-      case op::pow: return "(0.5, 2)";
-      case op::linear: return "(0.75, -1)";
-      default: return "";
+      case op::leaky_relu:
+        return "(0.125)";
+      case op::elu:
+        return "(0.5)";
+      case op::clip:
+        return "(-0.75, 1.5)";
+      case op::swish:
+        return "(1.5)";
+      case op::softplus:
+        return "(2)";
+      case op::pow:
+        return "(0.5, 2)";
+      case op::linear:
+        return "(0.75, -1)";
+      default:
+        return "";
     }
   }
   void add_step() {

@@ -1,4 +1,5 @@
-// The memory of one tensor under guard pages: patterns of values in, gaps that hold NaN or canaries, values out.
+// The memory of one tensor under guard pages: patterns of values in, gaps that hold NaN or
+// canaries, values out.
 #pragma once
 
 #include <cmath>
@@ -17,13 +18,13 @@ using namespace sinter;
 
 enum class pattern : unsigned char {
   integers,  ///< -3 .. 3: sums are exact on every path
-  fine,      ///< +-(1 + k 2^-9): exact in bf16 only after rounding, so a missing or double rounding shows
+  fine,      ///< +-(1 + k 2^-9): not exact in bf16, so a missing or second rounding shows
   uniform,   ///< [-1, 1)
   nan_rows,  ///< uniform; in a tensor every third index of the last axis but one holds NaN
   specials,  ///< uniform, one in eight is an infinity, -0, NaN, a denormal or huge
 };
-inline constexpr pattern all_patterns[] = {pattern::integers, pattern::fine, pattern::uniform, pattern::nan_rows,
-                                           pattern::specials};
+inline constexpr pattern all_patterns[] = {pattern::integers, pattern::fine, pattern::uniform,
+                                           pattern::nan_rows, pattern::specials};
 
 class pattern_source {
  public:
@@ -32,18 +33,21 @@ class pattern_source {
   /// `row`: the index of the last axis but one. `is_tensor`: not a weight, vector or scalar.
   double next(extent row, bool is_tensor) {
     switch (what_) {
-      case pattern::integers: return static_cast<double>(static_cast<int>(random_() % 7) - 3);
+      case pattern::integers:
+        return static_cast<double>(static_cast<int>(random_() % 7) - 3);
       case pattern::fine: {
         double const v = 1 + static_cast<double>(random_() % 8) * 0x1p-9;
         return random_() % 2 == 0 ? v : -v;
       }
-      case pattern::uniform: break;
+      case pattern::uniform:
+        break;
       case pattern::nan_rows:
         if (is_tensor && row % 3 == 1) return std::numeric_limits<double>::quiet_NaN();
         break;
       case pattern::specials: {
         constexpr double inf = std::numeric_limits<double>::infinity();
-        constexpr double list[] = {inf, -inf, -0.0, 0.0, std::numeric_limits<double>::quiet_NaN(), 0x1p-130, 1e30, -1e30};
+        constexpr double list[] = {
+            inf, -inf, -0.0, 0.0, std::numeric_limits<double>::quiet_NaN(), 0x1p-130, 1e30, -1e30};
         if (random_() % 8 == 0) return list[random_() % 8];
         break;
       }
@@ -75,7 +79,8 @@ class tensor_memory {
   tensor_memory() = default;
   tensor_memory(tensor_desc const& d, placement where)
       : desc_(d),
-        memory_(static_cast<std::size_t>(detail::byte_span(d)), where, static_cast<std::size_t>(size_of(d.type))) {}
+        memory_(static_cast<std::size_t>(detail::byte_span(d)), where,
+                static_cast<std::size_t>(size_of(d.type))) {}
 
   /// Gaps become NaN (all bits set), elements the pattern's values rounded to the dtype.
   void fill(pattern_source& values, bool is_tensor) {
@@ -94,7 +99,8 @@ class tensor_memory {
     std::vector<bool> used(memory_.size(), false);
     auto const size = static_cast<std::size_t>(size_of(desc_.type));
     for_each_element(desc_.dims, desc_.strides, [&](shape const&, extent offset) {
-      for (std::size_t b = 0; b < size; ++b) used[static_cast<std::size_t>(offset) * size + b] = true;
+      for (std::size_t b = 0; b < size; ++b)
+        used[static_cast<std::size_t>(offset) * size + b] = true;
     });
     for (std::size_t i = 0; i < used.size(); ++i)
       if (!used[i] && memory_.data()[i] != std::byte{gap}) return false;

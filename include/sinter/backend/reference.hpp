@@ -1,7 +1,9 @@
-// The portable backend: every valid problem, on every CPU, by the oracle itself. The backend of last resort.
+// The portable backend: every valid problem, on every CPU, by the oracle itself. The backend of
+// last resort.
 //
-// Weights are packed to dense row-major order in the chain's dtype. A kernel is its problem; an invocation is a set of
-// pointers. Results are those of reference/evaluate.hpp: double inside, rounded where docs/precision.md says.
+// Weights are packed to dense row-major order in the chain's dtype. A kernel is its problem; an
+// invocation is a set of pointers. Results are those of reference/evaluate.hpp: double inside,
+// rounded where docs/precision.md says.
 #pragma once
 
 #include <memory>
@@ -28,12 +30,15 @@ inline void copy_dense(void* out, dtype to, tensor_view const& source) {
   }
 }
 
-class reference_kernel final : public kernel, public std::enable_shared_from_this<reference_kernel> {
+class reference_kernel final : public kernel,
+                               public std::enable_shared_from_this<reference_kernel> {
  public:
   explicit reference_kernel(problem p) : problem_(std::move(p)) {}
 
   std::string_view backend() const noexcept override { return "reference"; }
-  std::size_t scratch_bytes() const noexcept override { return evaluate_scratch_bytes(problem_.chain); }
+  std::size_t scratch_bytes() const noexcept override {
+    return evaluate_scratch_bytes(problem_.chain);
+  }
   std::vector<stage_note> stages() const override {
     return {{std::string(text(problem_.chain).view()), "reference", {}}};
   }
@@ -44,7 +49,8 @@ class reference_kernel final : public kernel, public std::enable_shared_from_thi
   result<packed_weight> pack(int operand, tensor_view const& source) const override {
     tensor_desc const& d = problem_.operands[detail::at(operand)];
     if (is_dynamic(d.dims))
-      return failure{code::unsupported, "sinter: weight " + detail::quoted(problem_.chain.operands[operand].name) +
+      return failure{code::unsupported, "sinter: weight " +
+                                            detail::quoted(problem_.chain.operands[operand].name) +
                                             " has dynamic extents and cannot be packed"};
     tensor_view from = source;
     if (from.flat && element_count(from.dims) == element_count(d.dims)) {
@@ -53,12 +59,15 @@ class reference_kernel final : public kernel, public std::enable_shared_from_thi
     }
     bool const from_f32 = is_floating(d.type) && from.type == dtype::f32;
     tensor_desc const wanted{from_f32 ? dtype::f32 : d.type, d.dims, from.strides};
-    if (status st = check_view("weight", problem_.chain.operands[operand].name, wanted, from); !st.ok())
+    if (status st = check_view("weight", problem_.chain.operands[operand].name, wanted, from);
+        !st.ok())
       return st.error();
-    auto const bytes = static_cast<std::size_t>(element_count(d.dims)) * static_cast<std::size_t>(size_of(d.type));
+    auto const bytes =
+        static_cast<std::size_t>(element_count(d.dims)) * static_cast<std::size_t>(size_of(d.type));
     auto storage = std::make_shared<buffer>(bytes);
     if (storage->failed())
-      return failure{code::out_of_memory, "sinter: no memory for " + std::to_string(bytes) + " bytes of packed weights"};
+      return failure{code::out_of_memory,
+                     "sinter: no memory for " + std::to_string(bytes) + " bytes of packed weights"};
     copy_dense(storage->data(), d.type, from);
     return packed_weight{std::move(storage), layout_key(operand)};
   }
@@ -80,7 +89,8 @@ class reference_invocation final : public invocation {
  private:
   static code execute(invocation& base) noexcept {
     auto const& self = static_cast<reference_invocation&>(base);
-    problem const& p = self.args_.shapes != nullptr ? *self.args_.shapes : self.kernel_->described();
+    problem const& p =
+        self.args_.shapes != nullptr ? *self.args_.shapes : self.kernel_->described();
     evaluate(p, self.args_.operands, self.args_.outputs, self.args_.scratch);
     return code::ok;
   }

@@ -1,8 +1,9 @@
-// Floats as decimal text and back, in constant expressions: what the text form of a chain is made with.
+// Floats as decimal text and back, in constant expressions: what the text form of a chain is made
+// with.
 //
-// The shortest digits that read back as the same float are printed. Reader and printer share to_float(), and the
-// printer tries its digits with it, so a round trip is exact by construction. NaN payloads and the rare value that no
-// nine digits hit are written as their bits, #7fc00001.
+// The shortest digits that read back as the same float are printed. Reader and printer share
+// to_float(), and the printer tries its digits with it, so a round trip is exact by construction.
+// NaN payloads and the rare value that no nine digits hit are written as their bits, #7fc00001.
 #pragma once
 
 #include <bit>
@@ -35,8 +36,8 @@ constexpr double power_of_ten(int e) {
 constexpr float to_float(decimal d) {
   if (d.digits == 0 || d.exponent < -66) return 0;
   auto const digits = static_cast<double>(d.digits);
-  double const v =
-      d.exponent >= 0 ? digits * power_of_ten(d.exponent > 66 ? 66 : d.exponent) : digits / power_of_ten(-d.exponent);
+  double const v = d.exponent >= 0 ? digits * power_of_ten(d.exponent > 66 ? 66 : d.exponent)
+                                   : digits / power_of_ten(-d.exponent);
   constexpr double limit = 0x1.ffffffp127;  // half way from the largest float to 2^128
   return v >= limit ? std::numeric_limits<float>::infinity() : static_cast<float>(v);
 }
@@ -45,11 +46,13 @@ constexpr float to_float(decimal d) {
 constexpr decimal shortest_decimal(float v) {
   int magnitude = -46;  // largest with 10^magnitude <= v
   while (magnitude < 38 &&
-         static_cast<double>(v) >= (magnitude + 1 >= 0 ? power_of_ten(magnitude + 1) : 1 / power_of_ten(-magnitude - 1)))
+         static_cast<double>(v) >=
+             (magnitude + 1 >= 0 ? power_of_ten(magnitude + 1) : 1 / power_of_ten(-magnitude - 1)))
     ++magnitude;
   for (int count = 1; count <= 9; ++count) {
     int const e = magnitude - count + 1;
-    double const scaled = e >= 0 ? static_cast<double>(v) / power_of_ten(e) : static_cast<double>(v) * power_of_ten(-e);
+    double const scaled = e >= 0 ? static_cast<double>(v) / power_of_ten(e)
+                                 : static_cast<double>(v) * power_of_ten(-e);
     decimal const d{static_cast<std::uint64_t>(scaled + 0.5), e};
     if (to_float(d) == v) return d;
   }
@@ -112,7 +115,8 @@ constexpr number_text to_text(float v) {
     text.append("0");
   } else if (magnitude == 0x7f800000U) {
     text.append("inf");
-  } else if (detail::decimal const d = detail::shortest_decimal(std::bit_cast<float>(magnitude)); d.digits != 0) {
+  } else if (detail::decimal const d = detail::shortest_decimal(std::bit_cast<float>(magnitude));
+             d.digits != 0) {
     text.append(detail::digits_text(d));
   } else {
     return detail::bits_text(bits);
@@ -131,7 +135,8 @@ namespace detail {
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 constexpr bool in_name(char c) {
-  return is_digit(c) || c == '_' || c == '.' || c == ':' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  return is_digit(c) || c == '_' || c == '.' || c == ':' || (c >= 'a' && c <= 'z') ||
+         (c >= 'A' && c <= 'Z');
 }
 
 constexpr parsed_float parse_bits(std::string_view text) {

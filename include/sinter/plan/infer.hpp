@@ -1,14 +1,17 @@
-// From a chain and the extents of its operands to the extents of every value; and whether the chain is well formed.
+// From a chain and the extents of its operands to the extents of every value; and whether the chain
+// is well formed.
 //
-// check_chain() looks at the structure alone (indices, arity, attributes, parameters); contraction_dims() and
-// pointwise_dims() give the extents of one step. Sentences name both operands and their extents. Everything here
-// accepts `dynamic` extents: dynamic meets dynamic, and never a number. Read plan/problem.hpp next.
+// check_chain() looks at the structure alone (indices, arity, attributes, parameters);
+// contraction_dims() gives the extents of a contraction, or a sentence that names both operands and
+// their extents. Everything here accepts `dynamic` extents: dynamic meets dynamic, and never a
+// number. Read plan/problem.hpp next.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 #include "chain.hpp"
+#include "contraction_shape.hpp"
 #include "layout.hpp"
 
 namespace sinter::inline SINTER_ABI {
@@ -17,12 +20,15 @@ namespace detail {
 /// "'x'", "the result of step 3 (relu)", "a constant": for sentences.
 inline std::string describe(chain const& c, value_ref v) {
   switch (v.kind) {
-    case value_kind::operand: return quoted(c.operands[int{v.index}].name);
+    case value_kind::operand:
+      return quoted(c.operands[int{v.index}].name);
     case value_kind::step:
       return "the result of step " + std::to_string(v.index) + " (" +
              std::string(name_of(c.steps[int{v.index}].code)) + ")";
-    case value_kind::constant: return "a constant";
-    case value_kind::none: break;
+    case value_kind::constant:
+      return "a constant";
+    case value_kind::none:
+      break;
   }
   return "nothing";
 }
@@ -32,14 +38,17 @@ inline std::string extent_text(extent e) { return e == dynamic ? "dynamic" : std
 inline status check_attrs(op code, contraction_attrs const& a) {
   std::string const who(name_of(code));
   for (int i = 0; i < spatial_rank(code); ++i) {
-    if (a.stride[i] < 1) return bad(who + " has the stride " + std::to_string(a.stride[i]) + "; 1 or more is wanted");
+    if (a.stride[i] < 1)
+      return bad(who + " has the stride " + std::to_string(a.stride[i]) + "; 1 or more is wanted");
     if (a.dilation[i] < 1)
-      return bad(who + " has the dilation " + std::to_string(a.dilation[i]) + "; 1 or more is wanted (1 is dense)");
+      return bad(who + " has the dilation " + std::to_string(a.dilation[i]) +
+                 "; 1 or more is wanted (1 is dense)");
     if (a.pad_begin[i] < 0 || a.pad_end[i] < 0)
-      return bad(who + " has the padding " + std::to_string(a.pad_begin[i]) + ", " + std::to_string(a.pad_end[i]) +
-                 "; 0 or more is wanted");
+      return bad(who + " has the padding " + std::to_string(a.pad_begin[i]) + ", " +
+                 std::to_string(a.pad_end[i]) + "; 0 or more is wanted");
   }
-  if (a.groups < 1) return bad(who + " has " + std::to_string(a.groups) + " groups; 1 or more is wanted");
+  if (a.groups < 1)
+    return bad(who + " has " + std::to_string(a.groups) + " groups; 1 or more is wanted");
   return {};
 }
 
@@ -50,16 +59,21 @@ inline status check_params(step const& s) {
   if (s.code == op::clip && s.alpha > s.beta)
     return bad("clip has the bounds " + std::to_string(s.alpha) + ", " + std::to_string(s.beta) +
                "; the lower one first is wanted");
-  if (s.code == op::softplus && s.alpha == 0) return bad("softplus has alpha 0; any other value is wanted");
+  if (s.code == op::softplus && s.alpha == 0)
+    return bad("softplus has alpha 0; any other value is wanted");
   return {};
 }
 
 inline bool refers(chain const& c, value_ref v, int before_step) {
   switch (v.kind) {
-    case value_kind::operand: return v.index >= 0 && v.index < c.operands.ssize();
-    case value_kind::constant: return v.index >= 0 && v.index < c.constants.ssize();
-    case value_kind::step: return v.index >= 0 && v.index < before_step;
-    case value_kind::none: break;
+    case value_kind::operand:
+      return v.index >= 0 && v.index < c.operands.ssize();
+    case value_kind::constant:
+      return v.index >= 0 && v.index < c.constants.ssize();
+    case value_kind::step:
+      return v.index >= 0 && v.index < before_step;
+    case value_kind::none:
+      break;
   }
   return false;
 }
@@ -70,7 +84,8 @@ inline status check_step(chain const& c, int i) {
   for (int a = 0; a < 3; ++a) {
     bool const wanted = a < row_of(s.code).arity;
     if (wanted != (s.args[a].kind != value_kind::none))
-      return bad(who + " reads another number of values than " + std::to_string(row_of(s.code).arity));
+      return bad(who + " reads another number of values than " +
+                 std::to_string(row_of(s.code).arity));
     if (wanted && !refers(c, s.args[a], i))
       return bad(who + " reads a value that is not defined before it");
     if (wanted && is_contraction(s.code) && s.args[a].kind == value_kind::constant)
@@ -92,96 +107,90 @@ inline status check_chain(chain const& c) {
     if (o.value.kind != value_kind::step || !refers(c, o.value, c.steps.ssize()))
       return bad("output " + quoted(o.name) + " is not the result of a step");
   for (int i = 0; i < c.operands.ssize(); ++i)
-    if (c.uses(operand_ref(i)) == 0) return bad("operand " + quoted(c.operands[i].name) + " is not read by any step");
+    if (c.uses(operand_ref(i)) == 0)
+      return bad("operand " + quoted(c.operands[i].name) + " is not read by any step");
   return {};
 }
 
-/// One contraction of a valid chain with the extents of what it reads. Names are made only for a sentence.
-struct contraction_site {
-  chain const& c;
-  step const& s;
-  shape const& src;
-  shape const& weight;
-  std::string op_name() const { return std::string(name_of(s.code)); }
-  std::string src_text() const { return describe(c, s.args[0]) + " of " + to_string(src); }
-  std::string weight_text() const { return describe(c, s.args[1]) + " of " + to_string(weight); }
+/// A contraction whose extents do not fit, for the sentence that says why. contraction_shape.hpp
+/// has the rules; here they are asked one by one, in an order that names the first one broken.
+class contraction_misfit {
+ public:
+  contraction_misfit(chain const& c, step const& s, shape const& src, shape const& weight)
+      : s_(s),
+        a_(c.attrs(s)),
+        src_(src),
+        weight_(weight),
+        name_(name_of(s.code)),
+        src_text_(describe(c, s.args[0]) + " of " + to_string(src)),
+        weight_text_(describe(c, s.args[1]) + " of " + to_string(weight)) {}
+
+  failure explain() const { return bad(s_.code == op::matmul ? matmul() : convolution()); }
+
+ private:
+  std::string matmul() const {
+    int const s = src_.ssize(), w = weight_.ssize();
+    if (s < 2 || w < 2)
+      return "matmul wants operands of rank 2 or more; given are " + src_text_ + " and " +
+             weight_text_;
+    extent const k = src_[a_.transposed_src ? s - 2 : s - 1];
+    extent const weight_k = weight_[a_.transposed_weight ? w - 1 : w - 2];
+    if (k != weight_k)
+      return "matmul: K is " + extent_text(k) + " in " + src_text_ + " and " +
+             extent_text(weight_k) + " in " + weight_text_;
+    return "matmul: the batch extents of " + src_text_ + " and " + weight_text_ +
+           " do not broadcast";
+  }
+
+  std::string convolution() const {
+    int const rank = spatial_rank(s_.code) + 2;
+    if (src_.ssize() != rank || weight_.ssize() != rank)
+      return name_ + " wants a source and a weight of rank " + std::to_string(rank) +
+             "; given are " + src_text_ + " and " + weight_text_;
+    if (src_.back() == dynamic || is_dynamic(weight_))
+      return name_ + " has a dynamic extent among the channels of " + src_text_ + " or in " +
+             weight_text_ + "; only batch and image extents may be dynamic";
+    if (checked_mul(weight_.back(), a_.groups) != src_.back())
+      return name_ + ": " + src_text_ + " has " + std::to_string(src_.back()) + " channels and " +
+             weight_text_ + " wants " + std::to_string(weight_.back()) + " in each of " +
+             std::to_string(a_.groups) + " groups";
+    if (weight_[0] % a_.groups != 0)
+      return name_ + ": " + weight_text_ + " has " + std::to_string(weight_[0]) +
+             " output channels, not a multiple of the " + std::to_string(a_.groups) + " groups";
+    for (int i = 1; i < rank - 1; ++i)
+      if (std::string text = spatial_axis(i); !text.empty()) return text;
+    return name_ + " of " + src_text_ + " and " + weight_text_ + " does not fit";
+  }
+
+  std::string spatial_axis(int i) const {
+    extent const in = src_[i], k = weight_[i];
+    if (k == 0) return name_ + ": " + weight_text_ + " has a kernel of extent 0";
+    if (in == dynamic) return {};
+    int const pad_begin = a_.pad_begin[i - 1], pad_end = a_.pad_end[i - 1],
+              dilation = a_.dilation[i - 1];
+    extent const e = conv_extent(in, k, a_.stride[i - 1], dilation, pad_begin, pad_end);
+    if (e < 0)
+      return name_ + " of " + src_text_ + " and " + weight_text_ + " has extents that pass 2^61";
+    if (e > 0) return {};
+    return name_ + ": the kernel of " + weight_text_ + " spans " +
+           std::to_string((k - 1) * dilation + 1) + " on axis " + std::to_string(i) +
+           ", more than the " + std::to_string(in + pad_begin + pad_end) + " of " + src_text_ +
+           " with its padding";
+  }
+
+  step const& s_;
+  contraction_attrs const& a_;
+  shape const& src_;
+  shape const& weight_;
+  std::string name_, src_text_, weight_text_;
 };
 
-inline status check_channels(contraction_site const& at) {
-  contraction_attrs const& a = at.c.attrs(at.s);
-  extent const channels = at.src.back(), in = at.weight.back(), out = at.weight[0];
-  if (channels == dynamic || is_dynamic(at.weight))
-    return bad(at.op_name() + " has a dynamic extent among the channels of " + at.src_text() + " or in " +
-               at.weight_text() + "; only batch and image extents may be dynamic");
-  if (checked_mul(in, a.groups) != channels)
-    return bad(at.op_name() + ": " + at.src_text() + " has " + std::to_string(channels) + " channels and " +
-               at.weight_text() + " wants " + std::to_string(in) + " in each of " + std::to_string(a.groups) +
-               " groups");
-  if (out % a.groups != 0)
-    return bad(at.op_name() + ": " + at.weight_text() + " has " + std::to_string(out) +
-               " output channels, not a multiple of the " + std::to_string(a.groups) + " groups");
-  return {};
-}
-
-/// The extent of spatial axis i (1 is the first) of the output.
-inline result<extent> conv_output_extent(contraction_site const& at, int i) {
-  contraction_attrs const& a = at.c.attrs(at.s);
-  extent const in = at.src[i], k = at.weight[i];
-  if (k == 0) return bad(at.op_name() + ": " + at.weight_text() + " has a kernel of extent 0");
-  if (in == dynamic) return dynamic;
-  extent const e =
-      conv_extent(in, k, a.stride[i - 1], a.dilation[i - 1], a.pad_begin[i - 1], a.pad_end[i - 1]);
-  if (e == -1) return bad(at.op_name() + " of " + at.src_text() + " has extents that pass 2^61");
-  if (e == 0)
-    return bad(at.op_name() + ": the kernel of " + at.weight_text() + " spans " +
-               std::to_string((k - 1) * a.dilation[i - 1] + 1) + " on axis " + std::to_string(i) +
-               ", more than the " + std::to_string(in + a.pad_begin[i - 1] + a.pad_end[i - 1]) + " of " +
-               at.src_text() + " with its padding");
-  return e;
-}
-
-inline result<shape> conv_dims(contraction_site const& at) {
-  int const n = spatial_rank(at.s.code);
-  if (at.src.ssize() != n + 2 || at.weight.ssize() != n + 2)
-    return bad(at.op_name() + " wants a source and a weight of rank " + std::to_string(n + 2) + "; given are " +
-               at.src_text() + " and " + at.weight_text());
-  if (status st = check_channels(at); !st.ok()) return st.error();
-  shape out{at.src[0]};
-  for (int i = 1; i <= n; ++i) {
-    result<extent> const e = conv_output_extent(at, i);
-    if (!e.ok()) return e.error();
-    out.push_back(e.value());
-  }
-  out.push_back(at.weight[0]);
-  return out;
-}
-
-inline result<shape> matmul_dims(contraction_site const& at) {
-  if (at.src.ssize() < 2 || at.weight.ssize() < 2)
-    return bad("matmul wants operands of rank 2 or more; given are " + at.src_text() + " and " + at.weight_text());
-  contraction_attrs const& a = at.c.attrs(at.s);
-  int const s = at.src.ssize(), w = at.weight.ssize();
-  extent const m = at.src[a.transposed_src ? s - 1 : s - 2], k = at.src[a.transposed_src ? s - 2 : s - 1];
-  extent const n = at.weight[a.transposed_weight ? w - 2 : w - 1];
-  extent const weight_k = at.weight[a.transposed_weight ? w - 1 : w - 2];
-  if (k != weight_k)
-    return bad("matmul: K is " + extent_text(k) + " in " + at.src_text() + " and " + extent_text(weight_k) + " in " +
-               at.weight_text());
-  shape batch_src = at.src, batch_weight = at.weight;
-  batch_src.resize(at.src.size() - 2);
-  batch_weight.resize(at.weight.size() - 2);
-  broadcast_result batch = broadcast(batch_src, batch_weight);
-  if (!batch.fits)
-    return bad("matmul: the batch extents of " + at.src_text() + " and " + at.weight_text() + " do not broadcast");
-  batch.dims.push_back(m);
-  batch.dims.push_back(n);
-  return batch.dims;
-}
-
 /// Extents of the result of contraction s.
-inline result<shape> contraction_dims(chain const& c, step const& s, shape const& src, shape const& weight) {
-  contraction_site const at{c, s, src, weight};
-  return s.code == op::matmul ? matmul_dims(at) : conv_dims(at);
+inline result<shape> contraction_dims(chain const& c, step const& s, shape const& src,
+                                      shape const& weight) {
+  contraction_shape const r = shape_of(s.code, c.attrs(s), src, weight);
+  if (!r.fits) return contraction_misfit(c, s, src, weight).explain();
+  return r.dims;
 }
 
 }  // namespace detail

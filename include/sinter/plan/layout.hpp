@@ -1,9 +1,10 @@
-// One tensor's description (dtype, extents, strides) and what can be said of it alone: reach, overlap, equality.
+// One tensor's description (dtype, extents, strides) and what can be said of it alone: reach,
+// overlap, equality.
 //
-// Strides of axes of extent 1, and all strides of a tensor without elements, are meaningless: they are replaced by
-// dense ones before anything is computed from them, so two descriptions of the same bytes compare equal. Inputs may
-// have stride 0 (a broadcast made by hand); an output may not, nor may its elements interleave. Knows nothing of
-// chains. Read plan/infer.hpp next.
+// Strides of axes of extent 1, and all strides of a tensor without elements, are meaningless: they
+// are replaced by dense ones before anything is computed from them, so two descriptions of the same
+// bytes compare equal. Inputs may have stride 0 (a broadcast made by hand); an output may not, nor
+// may its elements interleave. Knows nothing of chains. Read plan/infer.hpp next.
 #pragma once
 
 #include <string>
@@ -15,8 +16,8 @@
 
 namespace sinter::inline SINTER_ABI {
 
-/// dtype, extents and strides of one operand or output. Extents may be `dynamic`: strides are then empty, and dense
-/// ones follow at the call.
+/// dtype, extents and strides of one operand or output. Extents may be `dynamic`: strides are then
+/// empty, and dense ones follow at the call.
 struct tensor_desc {
   dtype type = dtype::f32;
   shape dims;
@@ -35,7 +36,8 @@ constexpr extent max_extent = (std::numeric_limits<extent>::max)();
 
 constexpr extent checked_add(extent a, extent b) { return a > max_extent - b ? -1 : a + b; }
 
-/// Distance in elements from the first to the last one; -1 if it passes 2^63 - 1. Strides are >= 0 where extents > 1.
+/// Distance in elements from the first to the last one; -1 if it passes 2^63 - 1. Strides are >= 0
+/// where extents > 1.
 constexpr extent reach(shape const& dims, strides const& s) {
   if (element_count(dims) == 0) return 0;
   extent sum = 0;
@@ -56,7 +58,8 @@ constexpr extent byte_span(tensor_desc const& d) {
   return r < 0 || r == max_extent ? -1 : checked_mul(r + 1, size_of(d.type));
 }
 
-/// Each element has its own place, and axes nest: every stride is larger than the reach of all smaller ones.
+/// Each element has its own place, and axes nest: every stride is larger than the reach of all
+/// smaller ones.
 constexpr bool elements_distinct(shape const& dims, strides const& s) {
   if (element_count(dims) == 0) return true;
   bool done[max_rank] = {};
@@ -125,7 +128,8 @@ inline std::string list_of(strides const& s) {
   return text + ")";
 }
 
-/// `kind` is "operand" or "output". Fills in dense strides where none are given, replaces meaningless ones.
+/// `kind` is "operand" or "output". Fills in dense strides where none are given, replaces
+/// meaningless ones.
 inline status complete_layout(std::string_view kind, std::string_view name, tensor_desc& d) {
   auto const who = [&] { return std::string(kind) + " " + quoted(name); };
   for (int i = 0; i < d.dims.ssize(); ++i)

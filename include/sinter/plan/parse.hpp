@@ -1,7 +1,9 @@
-// Reads a chain's text form back (plan/text.hpp has the grammar): for tests, benchmarks and logs that are replayed.
+// Reads a chain's text form back (plan/text.hpp has the grammar): for tests, benchmarks and logs
+// that are replayed.
 //
-// parse_chain(text(c)) has the same text; it equals c where c lists operands, constants and contractions in the order
-// of their first use, as a parsed chain does. What is read is well formed (check_chain), or a sentence says where not.
+// parse_chain(text(c)) has the same text; it equals c where c lists operands, constants and
+// contractions in the order of their first use, as a parsed chain does. What is read is well formed
+// (check_chain), or a sentence says where not.
 #pragma once
 
 #include <string>
@@ -47,12 +49,12 @@ class chain_parser {
   }
   void fail(std::string const& wanted) {
     if (!failed_.empty()) return;
-    failed_ = "chain text: " + wanted + " is wanted at character " + std::to_string(at_) + ", given is '" +
-              std::string(text_.substr(at_, 16)) + "'";
+    failed_ = "chain text: " + wanted + " is wanted at character " + std::to_string(at_) +
+              ", given is '" + std::string(text_.substr(at_, 16)) + "'";
   }
   static bool in_word(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_' || c == '.' || c == '%' ||
-           static_cast<unsigned char>(c) >= 128;
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_' ||
+           c == '.' || c == '%' || static_cast<unsigned char>(c) >= 128;
   }
   std::string_view word(std::string const& what) {
     skip_spaces();
@@ -65,7 +67,8 @@ class chain_parser {
     bool const negative = take("-");
     long long n = 0;
     std::size_t const begin = at_;
-    while (at_ < text_.size() && is_digit(text_[at_]) && n < 0x7fffffff) n = n * 10 + (text_[at_++] - '0');
+    while (at_ < text_.size() && is_digit(text_[at_]) && n < 0x7fffffff)
+      n = n * 10 + (text_[at_++] - '0');
     if (at_ == begin || n > 0x7fffffff) fail("a number below 2^31");
     return static_cast<int>(negative ? -n : n);
   }
@@ -82,7 +85,8 @@ class chain_parser {
   }
   dtype type() {
     auto const name = word("a dtype");
-    return static_cast<dtype>(row(dtype_table, [](dtype_row const& r) { return r.name; }, name, "a dtype"));
+    return static_cast<dtype>(row(
+        dtype_table, [](dtype_row const& r) { return r.name; }, name, "a dtype"));
   }
 
   // ---- values ----
@@ -132,7 +136,8 @@ class chain_parser {
   }
   value_ref add_operand(operand const& o, bool typed) {
     for (int i = 0; i < c_.operands.ssize(); ++i)
-      if (c_.operands[i].name == o.name && c_.operands[i].internal == o.internal) return operand_ref(i);
+      if (c_.operands[i].name == o.name && c_.operands[i].internal == o.internal)
+        return operand_ref(i);
     if (c_.operands.full()) {
       fail("a chain of at most " + std::to_string(max_operands) + " operands");
       return operand_ref(0);
@@ -155,7 +160,8 @@ class chain_parser {
   // ---- steps ----
   void read_steps() {
     do {
-      if (c_.steps.full()) return fail("a chain of at most " + std::to_string(max_steps) + " steps");
+      if (c_.steps.full())
+        return fail("a chain of at most " + std::to_string(max_steps) + " steps");
       read_step();
     } while (failed_.empty() && take("|"));
   }
@@ -166,7 +172,8 @@ class chain_parser {
       s.rounded = true;
       name = word("a step");
     }
-    s.code = static_cast<op>(row(op_table, [](op_row const& r) { return r.name; }, name, "the name of an op"));
+    s.code = static_cast<op>(row(
+        op_table, [](op_row const& r) { return r.name; }, name, "the name of an op"));
     op_row const& r = row_of(s.code);
     s.alpha = r.alpha;
     s.beta = r.beta;
@@ -236,7 +243,8 @@ class chain_parser {
       }
     }
     want(")");
-    if (c_.contractions.full()) return fail("a chain of at most " + std::to_string(max_contractions) + " contractions");
+    if (c_.contractions.full())
+      return fail("a chain of at most " + std::to_string(max_contractions) + " contractions");
     s.contraction = static_cast<std::int16_t>(c_.contractions.ssize());
     c_.contractions.push_back(a);
   }
@@ -265,7 +273,8 @@ class chain_parser {
   // ---- the end ----
   void read_outputs() {
     do {
-      if (c_.outputs.full()) return fail("a chain of at most " + std::to_string(max_outputs) + " outputs");
+      if (c_.outputs.full())
+        return fail("a chain of at most " + std::to_string(max_outputs) + " outputs");
       output o;
       o.internal = take("~");
       o.name = word("the name of an output");
@@ -296,7 +305,8 @@ class chain_parser {
   }
   void finish() {
     if (c_.outputs.empty())
-      c_.outputs.push_back({default_output_name, step_ref(c_.steps.ssize() - 1), c_.precision.dst, false});
+      c_.outputs.push_back(
+          {default_output_name, step_ref(c_.steps.ssize() - 1), c_.precision.dst, false});
     for (int i = 0; i < c_.outputs.ssize(); ++i)
       if (!typed_output_[i]) c_.outputs[i].type = c_.precision.dst;
     for (int i = 0; i < c_.operands.ssize(); ++i)

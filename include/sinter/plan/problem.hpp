@@ -1,10 +1,13 @@
-// The problem: one chain with the run-time extents, strides and numerics that it is compiled for; the cache key.
+// The problem: one chain with the run-time extents, strides and numerics that it is compiled for;
+// the cache key.
 //
-// make_problem() checks everything that can be known before data is there (ranks, extents, broadcasting, strides,
-// sizes) and infers the shape of each value; a problem that exists is valid, so backends check nothing twice. In it
-// every operand and output has extents; strides too, unless an extent is dynamic; strides of axes of extent 1 are
-// made meaningful, so equal problems compare equal. A weight is described dense in its chain's dtype: what is bound at
-// the call is packed. Pointers are checked at bind (plan/view_check.hpp). The steps of inference: plan/infer.hpp.
+// make_problem() checks everything that can be known before data is there (ranks, extents,
+// broadcasting, strides, sizes) and infers the shape of each value; a problem that exists is valid,
+// so backends check nothing twice. In it every operand and output has extents; strides too, unless
+// an extent is dynamic; strides of axes of extent 1 are made meaningful, so equal problems compare
+// equal. A weight is described dense in its chain's dtype: what is bound at the call is packed.
+// Pointers are checked at bind (plan/view_check.hpp), dynamic extents filled in by
+// plan/resolve.hpp. The steps of inference: plan/infer.hpp.
 #pragma once
 
 #include <array>
@@ -26,34 +29,31 @@ struct problem {
   sinter::chain chain;
   std::array<tensor_desc, max_operands> operands;  ///< one per chain operand, in its order
   std::array<tensor_desc, max_outputs> outputs;    ///< one per chain output
-  /// Extents of the values after the (last) anchor; without one, of all operands broadcast together. An output that
-  /// does not depend on the anchor may have other extents than the domain: value_dims() says which.
+  /// Extents of the values after the (last) anchor; without one, of all operands broadcast
+  /// together. An output that does not depend on the anchor may have other extents than the domain:
+  /// value_dims() says which.
   shape domain;
   sinter::numerics numerics = sinter::numerics::strict;
-  /// Index of an operand that the user declared to share memory with output 0 (element by element); -1: none.
+  /// Index of an operand that the user declared to share memory with output 0 (element by element);
+  /// -1: none.
   int in_place = -1;
-  /// The user's cap on instructions: backends ask current_isa(max_isa). Nothing: SINTER_MAX_ISA alone counts.
+  /// The user's cap on instructions: backends ask current_isa(max_isa). Nothing: SINTER_MAX_ISA
+  /// alone counts.
   std::optional<isa> max_isa;
   friend bool operator==(problem const&, problem const&) = default;
 };
 
-/// What the caller says of one operand. Nothing: a vector is then [channels], a scalar rank 0, a tensor of pointwise
-/// steps has the extents of the values it meets, all dense and in the chain's dtype; an operand of a contraction must
-/// be described, here or by its static_dims. Empty strides: dense.
+/// What the caller says of one operand. Nothing: a vector is then [channels], a scalar rank 0, a
+/// tensor of pointwise steps has the extents of the values it meets, all dense and in the chain's
+/// dtype; an operand of a contraction must be described, here or by its static_dims. Empty strides:
+/// dense.
 using operand_spec = std::optional<tensor_desc>;
 
-/// The valid problem, or a sentence. `operands` in the chain's order, missing ones at the end count as not described.
-/// `output_strides` likewise: empty strides are dense. `in_place` as in problem.
+/// The valid problem, or a sentence. `operands` in the chain's order, missing ones at the end count
+/// as not described. `output_strides` likewise: empty strides are dense. `in_place` as in problem.
 result<problem> make_problem(chain const& c, std::span<operand_spec const> operands,
                              std::span<strides const> output_strides = {},
                              numerics n = numerics::strict, int in_place = -1);
-
-/// Puts the extents of one call into a problem with dynamic ones and checks everything again. `dims[i]` belongs to
-/// operand i; empty where the operand keeps what it has, or follows from others as in make_problem().
-result<problem> resolve(problem const& p, std::span<shape const> dims);
-
-/// The same without an allocation: `into` must be a copy of p, or what an earlier resolve made of one.
-status resolve_into(problem& into, problem const& p, std::span<shape const> dims);
 
 /// Does any extent change from call to call?
 inline bool is_dynamic(problem const& p) {
@@ -66,8 +66,9 @@ namespace detail {
 
 constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-/// Computes the extents of values step by step. Regions: the steps that feed one argument of one contraction, and the
-/// rest. An operand without a description takes its extents from the values of its own region.
+/// Computes the extents of values step by step. Regions: the steps that feed one argument of one
+/// contraction, and the rest. An operand without a description takes its extents from the values of
+/// its own region.
 class problem_builder {
  public:
   explicit problem_builder(problem& p) : p_(p), c_(p.chain) {}
@@ -75,7 +76,8 @@ class problem_builder {
   status run(std::span<operand_spec const> operands, std::span<strides const> output_strides) {
     for (int i = 0; i < c_.operands.ssize(); ++i) {
       operand_spec const none;
-      if (status st = take_operand(i, at(i) < operands.size() ? operands[at(i)] : none); !st.ok()) return st;
+      if (status st = take_operand(i, at(i) < operands.size() ? operands[at(i)] : none); !st.ok())
+        return st;
     }
     mark_regions();
     int const last = 2 * max_contractions;
@@ -102,10 +104,12 @@ class problem_builder {
     if (!given) {
       d = {o.type, o.static_dims, {}};
     } else {
-      bool const packs_from_f32 = o.role == role::weight && is_floating(o.type) && given->type == dtype::f32;
+      bool const packs_from_f32 =
+          o.role == role::weight && is_floating(o.type) && given->type == dtype::f32;
       if (given->type != o.type && !packs_from_f32)
-        return bad("operand " + quoted(o.name) + " is described as " + std::string(name_of(given->type)) + "; " +
-                   std::string(name_of(o.type)) + " is wanted");
+        return bad("operand " + quoted(o.name) + " is described as " +
+                   std::string(name_of(given->type)) + "; " + std::string(name_of(o.type)) +
+                   " is wanted");
       if (!o.static_dims.empty() && !agrees(given->dims, o.static_dims))
         return bad("operand " + quoted(o.name) + " of " + to_string(given->dims) +
                    " was declared with the extents " + to_string(o.static_dims));
@@ -114,7 +118,8 @@ class problem_builder {
     if (status st = complete_layout("operand", o.name, d); !st.ok()) return st;
     if (o.role == role::scalar) {
       if (!is_dynamic(d.dims) && element_count(d.dims) != 1)
-        return bad("scalar operand " + quoted(o.name) + " of " + to_string(d.dims) + "; a single element is wanted");
+        return bad("scalar operand " + quoted(o.name) + " of " + to_string(d.dims) +
+                   "; a single element is wanted");
       d.dims.clear();
       d.strides.clear();
     }
@@ -150,9 +155,12 @@ class problem_builder {
   shape const* dims_of(value_ref v) const {
     static constexpr shape rank_0{};
     switch (v.kind) {
-      case value_kind::operand: return known_[at(v.index)] ? &p_.operands[at(v.index)].dims : nullptr;
-      case value_kind::step: return done_[at(v.index)] ? &dims_[at(v.index)] : nullptr;
-      default: return &rank_0;
+      case value_kind::operand:
+        return known_[at(v.index)] ? &p_.operands[at(v.index)].dims : nullptr;
+      case value_kind::step:
+        return done_[at(v.index)] ? &dims_[at(v.index)] : nullptr;
+      default:
+        return &rank_0;
     }
   }
 
@@ -160,8 +168,8 @@ class problem_builder {
     step const& s = c_.steps[i];
     for (int side = 0; side < 2; ++side)
       if (dims_of(s.args[side]) == nullptr)
-        return bad("the extents of operand " + describe(c_, s.args[side]) + " of " + std::string(name_of(s.code)) +
-                   " are not given");
+        return bad("the extents of operand " + describe(c_, s.args[side]) + " of " +
+                   std::string(name_of(s.code)) + " are not given");
     result<shape> dims = contraction_dims(c_, s, *dims_of(s.args[0]), *dims_of(s.args[1]));
     if (!dims.ok()) return dims.error();
     if (!sinter::is_dynamic(*dims) && checked_mul(element_count(*dims), 8) < 0)
@@ -189,12 +197,14 @@ class problem_builder {
       if (region_[at(i)] != region || c_.steps[i].contraction >= 0) continue;
       for (value_ref v : c_.steps[i].args) {
         shape const* dims = dims_of(v);
-        if (dims == nullptr || v.kind == value_kind::constant || v.kind == value_kind::none) continue;
+        if (dims == nullptr || v.kind == value_kind::constant || v.kind == value_kind::none)
+          continue;
         broadcast_result const joined = broadcast(region_dims_, *dims);
         if (!joined.fits) return does_not_fit(v, widest);
         if (anchored && !(joined.dims == region_dims_))
-          return bad(describe(c_, v) + " of " + to_string(*dims) + " would widen " + describe(c_, widest) + " of " +
-                     to_string(region_dims_) + "; it must broadcast to that");
+          return bad(describe(c_, v) + " of " + to_string(*dims) + " would widen " +
+                     describe(c_, widest) + " of " + to_string(region_dims_) +
+                     "; it must broadcast to that");
         if (!(joined.dims == region_dims_) || widest.kind == value_kind::none) widest = v;
         region_dims_ = joined.dims;
         if (v.kind == value_kind::step || is_full(v)) has_tensor_ = true;
@@ -207,23 +217,28 @@ class problem_builder {
     return r == role::tensor || r == role::weight;
   }
   failure does_not_fit(value_ref v, value_ref other) const {
-    return bad(describe(c_, v) + " of " + to_string(*dims_of(v)) + " does not broadcast with " +
-               (other.kind == value_kind::none ? std::string("the other operands") : describe(c_, other)) + ", " +
-               to_string(region_dims_) + " so far; extents must be equal or 1, aligned at the last axis" +
-               (sinter::is_dynamic(*dims_of(v)) || sinter::is_dynamic(region_dims_)
-                    ? " (a dynamic extent meets a dynamic one)"
-                    : ""));
+    return bad(
+        describe(c_, v) + " of " + to_string(*dims_of(v)) + " does not broadcast with " +
+        (other.kind == value_kind::none ? std::string("the other operands") : describe(c_, other)) +
+        ", " + to_string(region_dims_) +
+        " so far; extents must be equal or 1, aligned at the last axis" +
+        (sinter::is_dynamic(*dims_of(v)) || sinter::is_dynamic(region_dims_)
+             ? " (a dynamic extent meets a dynamic one)"
+             : ""));
   }
 
-  // Gives an operand of a pointwise step the extents that follow from its role, or checks those that it has.
+  // Gives an operand of a pointwise step the extents that follow from its role, or checks those
+  // that it has.
   status close_operand(int i) {
     operand const& o = c_.operands[i];
     tensor_desc& d = p_.operands[at(i)];
     if (o.role == role::vector && region_dims_.empty())
-      return bad("vector operand " + quoted(o.name) + " meets values of rank 0; they have no last axis");
+      return bad("vector operand " + quoted(o.name) +
+                 " meets values of rank 0; they have no last axis");
     if (!known_[at(i)]) {
       if (o.role != role::scalar && !has_tensor_)
-        return bad("the extents of operand " + quoted(o.name) + " are not given and follow from no other");
+        return bad("the extents of operand " + quoted(o.name) +
+                   " are not given and follow from no other");
       shape dims = region_dims_;
       if (o.role == role::scalar) dims.clear();
       if (o.role == role::vector) dims = shape{region_dims_.back()};
@@ -231,9 +246,9 @@ class problem_builder {
       known_[at(i)] = true;
     }
     if (o.role == role::vector && !(d.dims == shape{region_dims_.back()}))
-      return bad("vector operand " + quoted(o.name) + " of " + to_string(d.dims) + "; one value for each of the " +
-                 extent_text(region_dims_.back()) + " indices of the last axis of " + to_string(region_dims_) +
-                 " is wanted");
+      return bad("vector operand " + quoted(o.name) + " of " + to_string(d.dims) +
+                 "; one value for each of the " + extent_text(region_dims_.back()) +
+                 " indices of the last axis of " + to_string(region_dims_) + " is wanted");
     return {};
   }
 
@@ -267,7 +282,8 @@ class problem_builder {
   }
 
   status check_in_place() const {
-    if (p_.in_place >= c_.operands.ssize()) return bad("in_place names an operand that the chain does not have");
+    if (p_.in_place >= c_.operands.ssize())
+      return bad("in_place names an operand that the chain does not have");
     operand const& o = c_.operands[p_.in_place];
     tensor_desc const& in = p_.operands[at(p_.in_place)];
     tensor_desc const& out = p_.outputs[0];
@@ -281,8 +297,9 @@ class problem_builder {
           return bad(who + "a contraction reads each of its elements more than once");
     if (in.type != out.type || !(in.dims == out.dims) ||
         (!sinter::is_dynamic(in.dims) && !same_layout(in.dims, in.strides, out.strides)))
-      return bad(who + "dtype, extents and strides must be the same, and are " + std::string(name_of(in.type)) + " " +
-                 to_string(in.dims) + " " + list_of(in.strides) + " and " + std::string(name_of(out.type)) + " " +
+      return bad(who + "dtype, extents and strides must be the same, and are " +
+                 std::string(name_of(in.type)) + " " + to_string(in.dims) + " " +
+                 list_of(in.strides) + " and " + std::string(name_of(out.type)) + " " +
                  to_string(out.dims) + " " + list_of(out.strides));
     return {};
   }
@@ -300,50 +317,16 @@ class problem_builder {
 }  // namespace detail
 
 inline result<problem> make_problem(chain const& c, std::span<operand_spec const> operands,
-                                    std::span<strides const> output_strides, numerics n, int in_place) {
+                                    std::span<strides const> output_strides, numerics n,
+                                    int in_place) {
   if (status st = detail::check_chain(c); !st.ok()) return st.error();
   problem p;
   p.chain = c;
   p.numerics = n;
   p.in_place = in_place;
-  if (status st = detail::problem_builder(p).run(operands, output_strides); !st.ok()) return st.error();
+  if (status st = detail::problem_builder(p).run(operands, output_strides); !st.ok())
+    return st.error();
   return p;
-}
-
-inline status resolve_into(problem& into, problem const& p, std::span<shape const> dims) {
-  std::array<operand_spec, max_operands> operands;
-  std::array<strides, max_outputs> output_strides;
-  for (int i = 0; i < p.chain.operands.ssize(); ++i) {
-    tensor_desc const& d = p.operands[detail::at(i)];
-    bool const given = detail::at(i) < dims.size() && !dims[detail::at(i)].empty();
-    if (!is_dynamic(d.dims)) {
-      if (given && !(dims[detail::at(i)] == d.dims))
-        return detail::bad("operand " + detail::quoted(p.chain.operands[i].name) + " of " +
-                           to_string(dims[detail::at(i)]) + "; " + to_string(d.dims) + " is wanted");
-      operands[detail::at(i)] = d;
-    } else if (given) {
-      shape const& actual = dims[detail::at(i)];
-      bool fits = actual.size() == d.dims.size() && !is_dynamic(actual);
-      for (int j = 0; fits && j < actual.ssize(); ++j) fits = d.dims[j] == dynamic || d.dims[j] == actual[j];
-      if (!fits)
-        return detail::bad("operand " + detail::quoted(p.chain.operands[i].name) + " of " + to_string(actual) +
-                           "; " + to_string(d.dims) + " is wanted, a number for each ?");
-      operands[detail::at(i)] = tensor_desc{d.type, actual, {}};
-    }
-  }
-  for (int i = 0; i < p.chain.outputs.ssize(); ++i) output_strides[detail::at(i)] = p.outputs[detail::at(i)].strides;
-  if (status st = detail::problem_builder(into).run(operands, output_strides); !st.ok()) return st;
-  for (int i = 0; i < p.chain.operands.ssize(); ++i)
-    if (is_dynamic(into.operands[detail::at(i)].dims))
-      return detail::bad("operand " + detail::quoted(p.chain.operands[i].name) + " of " +
-                         to_string(into.operands[detail::at(i)].dims) + "; the extents of this call are wanted");
-  return {};
-}
-
-inline result<problem> resolve(problem const& p, std::span<shape const> dims) {
-  problem copy = p;
-  if (status st = resolve_into(copy, p, dims); !st.ok()) return st.error();
-  return copy;
 }
 
 /// Extents of an operand, a step or a constant (rank 0) of a valid problem.
@@ -359,7 +342,7 @@ inline shape value_dims(problem const& p, value_ref v) {
     step const& s = p.chain.steps[i];
     shape& d = dims[detail::at(i)];
     if (s.contraction >= 0) {
-      d = detail::contraction_dims(p.chain, s, of(s.args[0]), of(s.args[1])).value();
+      d = shape_of(s.code, p.chain.attrs(s), of(s.args[0]), of(s.args[1])).dims;
     } else {
       for (value_ref a : s.args) d = broadcast(d, of(a)).dims;
     }

@@ -1,13 +1,16 @@
-// The text form of a chain, in constant expressions; the text of a problem for logs; hashes of both.
+// The text form of a chain, in constant expressions; the text of a problem for logs; hashes of
+// both.
 //
 //   conv2d(x, w, stride=2, pad=1) | add b:vector | add r:tensor | relu
 //   matmul(x, w) | mul 1.702 | sigmoid | mul(%0, %2) -> h=%1, out=%3 [bf16]
 //
-// Steps stand in order. A step that reads the one before it as its first value is written `name others`; any other one
-// names all its values: `name(values)`. A value is an operand (`name:role`, in a contraction the role only where it is
-// not the usual one), `%i` for step i, or a number. Left out is what is usual: parameters at their defaults, one output
-// "out" that is the last step, dtypes that follow from the precision, the precision f32. `let` marks a rounding point,
-// `~` what is internal, `:bf16` an unusual dtype, `[2x3]` extents said in a leaf's type. plan/parse.hpp reads it back.
+// Steps stand in order. A step that reads the one before it as its first value is written `name
+// others`; any other one names all its values: `name(values)`. A value is an operand (`name:role`,
+// in a contraction the role only where it is not the usual one), `%i` for step i, or a number. Left
+// out is what is usual: parameters at their defaults, one output "out" that is the last step,
+// dtypes that follow from the precision, the precision f32. `let` marks a rounding point, `~` what
+// is internal, `:bf16` an unusual dtype, `[2x3]` extents said in a leaf's type. plan/parse.hpp
+// reads it back.
 #pragma once
 
 #include <bit>
@@ -22,13 +25,15 @@ namespace sinter::inline SINTER_ABI {
 
 inline constexpr std::string_view default_output_name = "out";
 
-/// The dtype of operand i that follows from the precision: by what a contraction reads, then by role.
+/// The dtype of operand i that follows from the precision: by what a contraction reads, then by
+/// role.
 template <int... N>
 constexpr dtype usual_type(basic_chain<N...> const& c, int i) {
   role const r = c.operands[i].role;
   for (step const& s : c.steps)
     for (value_ref v : s.args)
-      if (s.contraction >= 0 && v == operand_ref(i)) return r == role::weight ? c.precision.weight : c.precision.src;
+      if (s.contraction >= 0 && v == operand_ref(i))
+        return r == role::weight ? c.precision.weight : c.precision.src;
   return r == role::tensor ? c.precision.residual : c.precision.bias;
 }
 
@@ -241,7 +246,9 @@ class hasher {
     for (extent e : list) number(e);
     return *this;
   }
-  constexpr hasher& add(tensor_desc const& d) { return number(static_cast<int>(d.type)).add(d.dims).add(d.strides); }
+  constexpr hasher& add(tensor_desc const& d) {
+    return number(static_cast<int>(d.type)).add(d.dims).add(d.strides);
+  }
   constexpr hasher& number(std::int64_t v) { return add(static_cast<std::uint64_t>(v)); }
   constexpr std::uint64_t value() const { return state_; }
 
@@ -257,13 +264,16 @@ constexpr inline_string<Capacity> text(basic_chain<N...> const& c) {
   return detail::chain_printer<basic_chain<N...>, inline_string<Capacity>>(c).print();
 }
 
-/// The chain, then each tensor: "matmul(x, w) | relu; x:16x32:f32 w:32x64:f32 -> out:16x64:f32". Strides are shown
-/// where they are not dense: "x:16x32:f32/64,1".
+/// The chain, then each tensor: "matmul(x, w) | relu; x:16x32:f32 w:32x64:f32 -> out:16x64:f32".
+/// Strides are shown where they are not dense: "x:16x32:f32/64,1".
 inline std::string text(problem const& p) {
   auto const tensor = [](std::string_view name, tensor_desc const& d) {
-    std::string s = std::string(name) + ":" + to_string(d.dims) + ":" + std::string(name_of(d.type));
-    if (is_dynamic(d.dims) || detail::same_layout(d.dims, d.strides, dense_strides(d.dims))) return s;
-    for (int i = 0; i < d.strides.ssize(); ++i) s += (i == 0 ? "/" : ",") + std::to_string(d.strides[i]);
+    std::string s =
+        std::string(name) + ":" + to_string(d.dims) + ":" + std::string(name_of(d.type));
+    if (is_dynamic(d.dims) || detail::same_layout(d.dims, d.strides, dense_strides(d.dims)))
+      return s;
+    for (int i = 0; i < d.strides.ssize(); ++i)
+      s += (i == 0 ? "/" : ",") + std::to_string(d.strides[i]);
     return s;
   };
   std::string s(text<4096>(p.chain).view());
@@ -290,13 +300,17 @@ constexpr std::uint64_t hash(basic_chain<N...> const& c) {
   }
   h.number(c.operands.ssize());
   for (operand const& o : c.operands)
-    h.add(o.name.view()).number(static_cast<int>(o.role)).number(static_cast<int>(o.type)).number(o.internal).add(
-        o.static_dims);
+    h.add(o.name.view())
+        .number(static_cast<int>(o.role))
+        .number(static_cast<int>(o.type))
+        .number(o.internal)
+        .add(o.static_dims);
   h.number(c.constants.ssize());
   for (float v : c.constants) h.add(v);
   h.number(c.contractions.ssize());
   for (contraction_attrs const& a : c.contractions) {
-    for (int i = 0; i < 3; ++i) h.number(a.stride[i]).number(a.dilation[i]).number(a.pad_begin[i]).number(a.pad_end[i]);
+    for (int i = 0; i < 3; ++i)
+      h.number(a.stride[i]).number(a.dilation[i]).number(a.pad_begin[i]).number(a.pad_end[i]);
     h.number(a.groups).number(a.transposed_src).number(a.transposed_weight);
   }
   h.number(c.outputs.ssize());

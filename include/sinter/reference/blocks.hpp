@@ -1,8 +1,10 @@
-// Plain arithmetic on short runs of numbers: what the evaluator is made of, in double (the oracle) or float (a pass).
+// Plain arithmetic on short runs of numbers: what the evaluator is made of, in double (the oracle)
+// or float (a pass).
 //
-// An Arithmetic is a policy: a number type with load, fill, rounding, the pointwise ops and sums of products. Another
-// one (a number with an error bound) lives with the tests. The op is looked up once per run, outside the element
-// loop, so that compilers can vectorise. Read reference/evaluator.hpp next.
+// An Arithmetic is a policy: a number type with load, fill, rounding, the pointwise ops and sums of
+// products. Another one (a number with an error bound) lives with the tests. The op is looked up
+// once per run, outside the element loop, so that compilers can vectorise. Read
+// reference/evaluator.hpp next.
 #pragma once
 
 #include "../plan/chain.hpp"
@@ -16,12 +18,18 @@ struct plain_arithmetic {
 
   static void load(Real* out, void const* base, dtype t, extent offset, extent stride, int n) {
     switch (t) {
-      case dtype::f32: return gather<float>(out, base, offset, stride, n);
-      case dtype::bf16: return gather<bfloat16>(out, base, offset, stride, n);
-      case dtype::f16: return gather<float16>(out, base, offset, stride, n);
-      case dtype::s32: return gather<std::int32_t>(out, base, offset, stride, n);
-      case dtype::s8: return gather<std::int8_t>(out, base, offset, stride, n);
-      case dtype::u8: return gather<std::uint8_t>(out, base, offset, stride, n);
+      case dtype::f32:
+        return gather<float>(out, base, offset, stride, n);
+      case dtype::bf16:
+        return gather<bfloat16>(out, base, offset, stride, n);
+      case dtype::f16:
+        return gather<float16>(out, base, offset, stride, n);
+      case dtype::s32:
+        return gather<std::int32_t>(out, base, offset, stride, n);
+      case dtype::s8:
+        return gather<std::int8_t>(out, base, offset, stride, n);
+      case dtype::u8:
+        return gather<std::uint8_t>(out, base, offset, stride, n);
     }
   }
   static void fill(Real* out, float v, int n) {

@@ -1,7 +1,9 @@
-// The oracle: a problem evaluated in double, rounded at the documented points only (docs/precision.md).
+// The oracle: a problem evaluated in double, rounded at the documented points only
+// (docs/precision.md).
 //
-// Every backend is compared with this. It is derived from the chain itself, so a new op, a new order or a user's
-// lambda needs nothing here. It is also the portable backend (backend/reference.hpp): correct everywhere, never fast.
+// Every backend is compared with this. It is derived from the chain itself, so a new op, a new
+// order or a user's lambda needs nothing here. It is also the portable backend
+// (backend/reference.hpp): correct everywhere, never fast.
 #pragma once
 
 #include "evaluator.hpp"
@@ -13,9 +15,10 @@ constexpr std::size_t evaluate_scratch_bytes(chain const& c) {
   return evaluator<plain_arithmetic<double>>::scratch_numbers(c) * sizeof(double);
 }
 
-/// Computes all outputs. `operands` and `outputs` in the chain's order, laid out as the problem says (no dynamic
-/// extents). Pointers of tensors without elements may be null. No allocation.
-inline void evaluate(problem const& p, void const* const* operands, void* const* outputs, void* scratch) {
+/// Computes all outputs. `operands` and `outputs` in the chain's order, laid out as the problem
+/// says (no dynamic extents). Pointers of tensors without elements may be null. No allocation.
+inline void evaluate(problem const& p, void const* const* operands, void* const* outputs,
+                     void* scratch) {
   evaluator<plain_arithmetic<double>> oracle(p, operands, static_cast<double*>(scratch));
   oracle.run(~0U, [&](int o, value_run const& r, double const* values) {
     tensor_desc const& d = p.outputs[detail::at(o)];

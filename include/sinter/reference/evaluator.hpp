@@ -1,10 +1,12 @@
-// Evaluates a problem plainly: runs of at most 256 values along the last axis, every step in written order.
+// Evaluates a problem plainly: runs of at most 256 values along the last axis, every step in
+// written order.
 //
-// Values are computed in an Arithmetic (reference/blocks.hpp) and rounded at the documented points only: a step that
-// a contraction reads (to the src dtype), a step marked `rounded`, a cast, and the store. Any strides, broadcasts,
-// transpositions, groups, dilations; several outputs; extents 0. A contraction is summed once for each value of a
-// run; a chain's second contraction recomputes the runs of the first that it reads. Nothing is allocated: scratch does
-// not depend on extents. Oracle and pass are made of this: reference/evaluate.hpp, reference/pass.hpp.
+// Values are computed in an Arithmetic (reference/blocks.hpp) and rounded at the documented points
+// only: a step that a contraction reads (to the src dtype), a step marked `rounded`, a cast, and
+// the store. Any strides, broadcasts, transpositions, groups, dilations; several outputs; extents
+// 0. A contraction is summed once for each value of a run; a chain's second contraction recomputes
+// the runs of the first that it reads. Nothing is allocated: scratch does not depend on extents.
+// Oracle and pass are made of this: reference/evaluate.hpp, reference/pass.hpp.
 #pragma once
 
 #include <array>
@@ -15,14 +17,16 @@
 
 namespace sinter::inline SINTER_ABI {
 
-/// A step whose values are already in memory (broadcast like an operand): the steps that lead to it do not run.
+/// A step whose values are already in memory (broadcast like an operand): the steps that lead to it
+/// do not run.
 struct given_value {
   int step = -1;
   void const* data = nullptr;
   tensor_desc desc;
 };
 
-/// `count` values that follow each other along `axis` of a tensor of extents dims, from the index `at` on.
+/// `count` values that follow each other along `axis` of a tensor of extents dims, from the index
+/// `at` on.
 struct value_run {
   shape dims;
   shape at;
@@ -59,7 +63,8 @@ class evaluator {
   }
 
   /// `operands` in the chain's order. The problem has no dynamic extents.
-  evaluator(problem const& p, void const* const* operands, number* scratch, std::span<given_value const> given = {})
+  evaluator(problem const& p, void const* const* operands, number* scratch,
+            std::span<given_value const> given = {})
       : p_(p), c_(p.chain), operands_(operands), scratch_(scratch), given_(given) {
     for (int i = 0; i < c_.steps.ssize(); ++i) {
       step const& s = c_.steps[i];
@@ -75,8 +80,9 @@ class evaluator {
     }
   }
 
-  /// sink(output index, run, numbers) for each run of each output of `outputs` (a bit each). Outputs of equal extents
-  /// together, those of output 0 last: it may share memory with an operand.
+  /// sink(output index, run, numbers) for each run of each output of `outputs` (a bit each).
+  /// Outputs of equal extents together, those of output 0 last: it may share memory with an
+  /// operand.
   template <class Sink>
   void run(unsigned outputs, Sink&& sink) {
     for (int first = c_.outputs.ssize() - 1; first >= 0; --first) {
@@ -93,7 +99,8 @@ class evaluator {
   }
 
  private:
-  static constexpr std::size_t extra_runs = 5;  // three arguments, a run of each side of a contraction
+  static constexpr std::size_t extra_runs =
+      5;  // three arguments, a run of each side of a contraction
 
   struct contracted {
     shape dims, src, weight;
@@ -135,7 +142,8 @@ class evaluator {
 
   number* block(int level, int i) {
     std::size_t const per_level = (c_.steps.size() + extra_runs) * std::size_t{run_length};
-    return scratch_ + static_cast<std::size_t>(level) * per_level + detail::at(i) * std::size_t{run_length};
+    return scratch_ + static_cast<std::size_t>(level) * per_level +
+           detail::at(i) * std::size_t{run_length};
   }
   number* extra(int level, int i) { return block(level, c_.steps.ssize() + i); }
 
@@ -153,7 +161,8 @@ class evaluator {
         contract(s, r, out, level);
       } else {
         number const* args[3] = {};
-        for (int a = 0; a < row_of(s.code).arity; ++a) args[a] = argument(s.args[a], r, extra(level, a), level);
+        for (int a = 0; a < row_of(s.code).arity; ++a)
+          args[a] = argument(s.args[a], r, extra(level, a), level);
         if (s.code == op::cast) {
           for (int j = 0; j < r.count; ++j) out[j] = args[0][j];
           Arithmetic::round(out, s.to, r.count);
@@ -202,7 +211,8 @@ class evaluator {
     }
   }
 
-  /// The index of a matmul operand that belongs to an output index: batch axes aligned at the right, 0 where broadcast.
+  /// The index of a matmul operand that belongs to an output index: batch axes aligned at the
+  /// right, 0 where broadcast.
   static value_run batch_run(shape const& dims, value_run const& out) {
     value_run r{dims, dims, 0, 1};
     int const skipped = out.dims.ssize() - dims.ssize();
@@ -213,7 +223,8 @@ class evaluator {
   void matmul(step const& s, value_run const& r, number* out, int level) {
     contracted const& d = contracted_[detail::at(s.contraction)];
     contraction_attrs const& attrs = c_.attrs(s);
-    int const rank = r.dims.ssize(), last_src = d.src.ssize() - 1, last_weight = d.weight.ssize() - 1;
+    int const rank = r.dims.ssize(), last_src = d.src.ssize() - 1,
+              last_weight = d.weight.ssize() - 1;
     value_run src = batch_run(d.src, r), weight = batch_run(d.weight, r);
     src.axis = attrs.transposed_src ? last_src - 1 : last_src;
     src.at[attrs.transposed_src ? last_src : last_src - 1] = r.at[rank - 2];
@@ -246,14 +257,16 @@ class evaluator {
     do {
       bool inside = true;
       for (int i = 0; i < spatial; ++i) {
-        extent const at = r.at[i + 1] * attrs.stride[i] - attrs.pad_begin[i] + weight.at[i + 1] * attrs.dilation[i];
+        extent const at = r.at[i + 1] * attrs.stride[i] - attrs.pad_begin[i] +
+                          weight.at[i + 1] * attrs.dilation[i];
         inside = inside && at >= 0 && at < d.src[i + 1];
         src.at[i + 1] = at;
       }
       if (!inside) continue;
       ++taps;
       for (extent c = 0; c < in_group; c += src.count) {
-        src.count = weight.count = static_cast<int>(in_group - c < run_length ? in_group - c : run_length);
+        src.count = weight.count =
+            static_cast<int>(in_group - c < run_length ? in_group - c : run_length);
         weight.at[channel] = c;
         extent group = -1;
         number const* a = nullptr;
@@ -265,7 +278,8 @@ class evaluator {
             a = contracted_argument(s.args[0], src, extra(level, 3), level);
           }
           weight.at[0] = o;
-          Arithmetic::add_dot(out[j], a, contracted_argument(s.args[1], weight, extra(level, 4), level), src.count);
+          Arithmetic::add_dot(
+              out[j], a, contracted_argument(s.args[1], weight, extra(level, 4), level), src.count);
         }
       }
       weight.at[channel] = 0;

@@ -1,11 +1,14 @@
-// The scalar meaning of every row of core/op.hpp, for any real type: double in the oracle, float in a pass.
+// The scalar meaning of every row of core/op.hpp, for any real type: double in the oracle, float in
+// a pass.
 //
-// This is where "strict" is defined; docs/precision.md has the same as tables. Three rules make the special values:
+// This is where "strict" is defined; docs/precision.md has the same as tables. Three rules make the
+// special values:
 //   1. NaN in gives NaN out, but for comparisons, select and pow(NaN, 0) = 1 (C's rule).
-//   2. a * g(a) with a gate g that vanishes at -Inf is -0 there, as it is for large finite negative a: never NaN.
+//   2. a * g(a) with a gate g that vanishes at -Inf is -0 there, as for large finite negative a.
 //   3. No finite input gives NaN, except outside the domain of sqrt, log, pow and 0 / 0.
-// Formulas are chosen to keep relative accuracy where the textbook form cancels or overflows. Step by step arithmetic
-// only: fusing belongs to linear and fma. Knows nothing of chains. Read reference/evaluate.hpp next.
+// Formulas are chosen to keep relative accuracy where the textbook form cancels or overflows. Step
+// by step arithmetic only: fusing belongs to linear and fma. Knows nothing of chains. Read
+// reference/evaluate.hpp next.
 #pragma once
 
 #include <cmath>
@@ -17,7 +20,7 @@
 #include "../core/shape.hpp"
 
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ != 0)
-#error "sinter: -ffast-math or -ffinite-math-only is set here; the rules for NaN and infinities need IEEE arithmetic"
+#error "sinter: -ffast-math is set here; the rules for NaN and infinities need IEEE arithmetic"
 #endif
 
 namespace sinter::inline SINTER_ABI {
@@ -26,7 +29,8 @@ namespace detail {
 template <op>
 inline constexpr bool has_meaning = false;
 
-/// a * gate, where gate is in [0, 1]: 0 with the sign of a where the gate is shut, a infinite or not.
+/// a * gate, where gate is in [0, 1]: 0 with the sign of a where the gate is shut, a infinite or
+/// not.
 template <class Real>
 Real gated(Real a, Real gate) {
   return gate == 0 ? std::copysign(Real{0}, a) : a * gate;
@@ -94,70 +98,115 @@ Real truth(bool v) {
 
 }  // namespace detail
 
+// clang-format off: a table, one row a line
+
 /// One unary op; `alpha` and `beta` as its row says.
 template <op Code, class Real>
 Real unary_meaning(Real a, [[maybe_unused]] Real alpha, [[maybe_unused]] Real beta) {
   using namespace detail;
-  if constexpr (Code == op::relu) return a > 0 || a != a ? a : Real{0};
-  else if constexpr (Code == op::leaky_relu) return a > 0 ? a : alpha * a;
-  else if constexpr (Code == op::elu) return a > 0 ? a : alpha * std::expm1(a);
-  else if constexpr (Code == op::clip) return clamp(a, alpha, beta);
-  else if constexpr (Code == op::abs) return std::abs(a);
-  else if constexpr (Code == op::neg) return -a;
-  else if constexpr (Code == op::sqrt) return std::sqrt(a);
-  else if constexpr (Code == op::square) return a * a;
-  else if constexpr (Code == op::exp) return std::exp(a);
-  else if constexpr (Code == op::log) return std::log(a);
-  else if constexpr (Code == op::tanh) return std::tanh(a);
-  else if constexpr (Code == op::sigmoid) return detail::sigmoid(a);
-  else if constexpr (Code == op::gelu_tanh) return detail::gelu_tanh(a);
-  else if constexpr (Code == op::gelu_erf) return detail::gelu_erf(a);
-  else if constexpr (Code == op::swish) return detail::swish(a, alpha);
-  else if constexpr (Code == op::hardsigmoid) return clamp(alpha * a + beta, Real{0}, Real{1});
-  else if constexpr (Code == op::hardswish) return gated(a, clamp(alpha * a + beta, Real{0}, Real{1}));
-  else if constexpr (Code == op::mish) return detail::mish(a);
-  else if constexpr (Code == op::softplus) return detail::softplus(a, alpha);
-  else if constexpr (Code == op::pow) return alpha * std::pow(a, beta);
-  else if constexpr (Code == op::round) return round_even(a);
-  else if constexpr (Code == op::linear) return std::fma(alpha, a, beta);
-  else static_assert(has_meaning<Code>, "sinter: a unary row of core/op.hpp has no meaning in reference/scalar.hpp");
+  if constexpr (Code == op::relu)
+    return a > 0 || a != a ? a : Real{0};
+  else if constexpr (Code == op::leaky_relu)
+    return a > 0 ? a : alpha * a;
+  else if constexpr (Code == op::elu)
+    return a > 0 ? a : alpha * std::expm1(a);
+  else if constexpr (Code == op::clip)
+    return clamp(a, alpha, beta);
+  else if constexpr (Code == op::abs)
+    return std::abs(a);
+  else if constexpr (Code == op::neg)
+    return -a;
+  else if constexpr (Code == op::sqrt)
+    return std::sqrt(a);
+  else if constexpr (Code == op::square)
+    return a * a;
+  else if constexpr (Code == op::exp)
+    return std::exp(a);
+  else if constexpr (Code == op::log)
+    return std::log(a);
+  else if constexpr (Code == op::tanh)
+    return std::tanh(a);
+  else if constexpr (Code == op::sigmoid)
+    return detail::sigmoid(a);
+  else if constexpr (Code == op::gelu_tanh)
+    return detail::gelu_tanh(a);
+  else if constexpr (Code == op::gelu_erf)
+    return detail::gelu_erf(a);
+  else if constexpr (Code == op::swish)
+    return detail::swish(a, alpha);
+  else if constexpr (Code == op::hardsigmoid)
+    return clamp(alpha * a + beta, Real{0}, Real{1});
+  else if constexpr (Code == op::hardswish)
+    return gated(a, clamp(alpha * a + beta, Real{0}, Real{1}));
+  else if constexpr (Code == op::mish)
+    return detail::mish(a);
+  else if constexpr (Code == op::softplus)
+    return detail::softplus(a, alpha);
+  else if constexpr (Code == op::pow)
+    return alpha * std::pow(a, beta);
+  else if constexpr (Code == op::round)
+    return round_even(a);
+  else if constexpr (Code == op::linear)
+    return std::fma(alpha, a, beta);
+  else
+    static_assert(has_meaning<Code>, "sinter: a row of core/op.hpp has no meaning here");
 }
 
 template <op Code, class Real>
 Real binary_meaning(Real a, Real b) {
   using namespace detail;
-  if constexpr (Code == op::add) return a + b;
-  else if constexpr (Code == op::sub) return a - b;
-  else if constexpr (Code == op::mul) return a * b;
-  else if constexpr (Code == op::div) return a / b;
-  else if constexpr (Code == op::min) return smaller(a, b);
-  else if constexpr (Code == op::max) return larger(a, b);
-  else if constexpr (Code == op::eq) return truth<Real>(a == b);
-  else if constexpr (Code == op::ne) return truth<Real>(a != b);
-  else if constexpr (Code == op::lt) return truth<Real>(a < b);
-  else if constexpr (Code == op::le) return truth<Real>(a <= b);
-  else if constexpr (Code == op::gt) return truth<Real>(a > b);
-  else if constexpr (Code == op::ge) return truth<Real>(a >= b);
-  else if constexpr (Code == op::prelu) return a > 0 ? a : b * a;
-  else static_assert(has_meaning<Code>, "sinter: a binary row of core/op.hpp has no meaning in reference/scalar.hpp");
+  if constexpr (Code == op::add)
+    return a + b;
+  else if constexpr (Code == op::sub)
+    return a - b;
+  else if constexpr (Code == op::mul)
+    return a * b;
+  else if constexpr (Code == op::div)
+    return a / b;
+  else if constexpr (Code == op::min)
+    return smaller(a, b);
+  else if constexpr (Code == op::max)
+    return larger(a, b);
+  else if constexpr (Code == op::eq)
+    return truth<Real>(a == b);
+  else if constexpr (Code == op::ne)
+    return truth<Real>(a != b);
+  else if constexpr (Code == op::lt)
+    return truth<Real>(a < b);
+  else if constexpr (Code == op::le)
+    return truth<Real>(a <= b);
+  else if constexpr (Code == op::gt)
+    return truth<Real>(a > b);
+  else if constexpr (Code == op::ge)
+    return truth<Real>(a >= b);
+  else if constexpr (Code == op::prelu)
+    return a > 0 ? a : b * a;
+  else
+    static_assert(has_meaning<Code>, "sinter: a row of core/op.hpp has no meaning here");
 }
 
 template <op Code, class Real>
 Real ternary_meaning(Real a, Real b, Real c) {
-  if constexpr (Code == op::select) return a != 0 ? b : c;
-  else if constexpr (Code == op::fma) return std::fma(a, b, c);
+  if constexpr (Code == op::select)
+    return a != 0 ? b : c;
+  else if constexpr (Code == op::fma)
+    return std::fma(a, b, c);
   else
-    static_assert(detail::has_meaning<Code>,
-                  "sinter: a ternary row of core/op.hpp has no meaning in reference/scalar.hpp");
+    static_assert(detail::has_meaning<Code>, "sinter: a row of core/op.hpp has no meaning here");
 }
+
+// clang-format on
 
 /// Any pointwise op but cast, which is rounded().
 template <op Code, class Real>
 Real meaning(Real a, Real b, Real c, Real alpha, Real beta) {
   constexpr op_class kind = row_of(Code).kind;
-  if constexpr (kind == op_class::unary) return unary_meaning<Code>(a, alpha, beta);
-  else if constexpr (kind == op_class::binary) return binary_meaning<Code>(a, b);
-  else return ternary_meaning<Code>(a, b, c);
+  if constexpr (kind == op_class::unary)
+    return unary_meaning<Code>(a, alpha, beta);
+  else if constexpr (kind == op_class::binary)
+    return binary_meaning<Code>(a, b);
+  else
+    return ternary_meaning<Code>(a, b, c);
 }
 
 constexpr bool is_pointwise(op code) {
@@ -172,23 +221,26 @@ void visit_pointwise(op code, F&& f, std::index_sequence<I...>) {
     if constexpr (is_pointwise(Code)) f.template operator()<Code>();
     return true;
   };
-  (void)((static_cast<std::size_t>(code) == I && one.template operator()<static_cast<op>(I)>()) || ...);
+  (void)((static_cast<std::size_t>(code) == I && one.template operator()<static_cast<op>(I)>()) ||
+         ...);
 }
 
 }  // namespace detail
 
-/// Calls f.template operator()<code>() for a pointwise op: one switch, outside the loops. This instantiates every row,
-/// so an op without a meaning does not compile.
+/// Calls f.template operator()<code>() for a pointwise op: one switch, outside the loops. This
+/// instantiates every row, so an op without a meaning does not compile.
 template <class F>
 void visit_pointwise(op code, F&& f) {
-  detail::visit_pointwise(code, std::forward<F>(f), std::make_index_sequence<std::size_t{op_count}>{});
+  detail::visit_pointwise(code, std::forward<F>(f),
+                          std::make_index_sequence<std::size_t{op_count}>{});
 }
 
-// ---- rounding to a dtype ------------------------------------------------------------------------------------------
+// ---- rounding to a dtype -----------------------------------------------------------------
 
 namespace detail {
 
-/// A float that rounds to any narrower format as v itself does: v cut, its last bit set if anything was cut off.
+/// A float that rounds to any narrower format as v itself does: v cut, its last bit set if anything
+/// was cut off.
 inline float round_to_odd(double v) {
   auto const f = static_cast<float>(v);
   if (static_cast<double>(f) == v || v != v) return f;
@@ -205,27 +257,40 @@ Real round_to_integer(Real v, Real low, Real high) {
 
 }  // namespace detail
 
-/// v as it is after a store to t and a load: rounded once, to nearest even. Integers saturate, NaN gives 0.
+/// v as it is after a store to t and a load: rounded once, to nearest even. Integers saturate, NaN
+/// gives 0.
 inline double rounded(dtype t, double v) {
   switch (t) {
-    case dtype::f32: return static_cast<double>(static_cast<float>(v));
-    case dtype::bf16: return static_cast<double>(to_float(to_bfloat16(detail::round_to_odd(v))));
-    case dtype::f16: return static_cast<double>(to_float(to_float16(detail::round_to_odd(v))));
-    case dtype::s32: return detail::round_to_integer(v, -2147483648.0, 2147483647.0);
-    case dtype::s8: return detail::round_to_integer(v, -128.0, 127.0);
-    case dtype::u8: return detail::round_to_integer(v, 0.0, 255.0);
+    case dtype::f32:
+      return static_cast<double>(static_cast<float>(v));
+    case dtype::bf16:
+      return static_cast<double>(to_float(to_bfloat16(detail::round_to_odd(v))));
+    case dtype::f16:
+      return static_cast<double>(to_float(to_float16(detail::round_to_odd(v))));
+    case dtype::s32:
+      return detail::round_to_integer(v, -2147483648.0, 2147483647.0);
+    case dtype::s8:
+      return detail::round_to_integer(v, -128.0, 127.0);
+    case dtype::u8:
+      return detail::round_to_integer(v, 0.0, 255.0);
   }
   return v;
 }
 /// 2147483520 is the largest float in the range of s32.
 inline float rounded(dtype t, float v) {
   switch (t) {
-    case dtype::f32: return v;
-    case dtype::bf16: return to_float(to_bfloat16(v));
-    case dtype::f16: return to_float(to_float16(v));
-    case dtype::s32: return detail::round_to_integer(v, -2147483648.0F, 2147483520.0F);
-    case dtype::s8: return detail::round_to_integer(v, -128.0F, 127.0F);
-    case dtype::u8: return detail::round_to_integer(v, 0.0F, 255.0F);
+    case dtype::f32:
+      return v;
+    case dtype::bf16:
+      return to_float(to_bfloat16(v));
+    case dtype::f16:
+      return to_float(to_float16(v));
+    case dtype::s32:
+      return detail::round_to_integer(v, -2147483648.0F, 2147483520.0F);
+    case dtype::s8:
+      return detail::round_to_integer(v, -128.0F, 127.0F);
+    case dtype::u8:
+      return detail::round_to_integer(v, 0.0F, 255.0F);
   }
   return v;
 }
@@ -242,12 +307,24 @@ template <class Real>
 void store(void* base, dtype t, extent i, Real v) {
   Real const r = rounded(t, v);
   switch (t) {
-    case dtype::f32: static_cast<float*>(base)[i] = static_cast<float>(r); break;
-    case dtype::bf16: static_cast<bfloat16*>(base)[i] = to_bfloat16(static_cast<float>(r)); break;
-    case dtype::f16: static_cast<float16*>(base)[i] = to_float16(static_cast<float>(r)); break;
-    case dtype::s32: static_cast<std::int32_t*>(base)[i] = static_cast<std::int32_t>(r); break;
-    case dtype::s8: static_cast<std::int8_t*>(base)[i] = static_cast<std::int8_t>(r); break;
-    case dtype::u8: static_cast<std::uint8_t*>(base)[i] = static_cast<std::uint8_t>(r); break;
+    case dtype::f32:
+      static_cast<float*>(base)[i] = static_cast<float>(r);
+      break;
+    case dtype::bf16:
+      static_cast<bfloat16*>(base)[i] = to_bfloat16(static_cast<float>(r));
+      break;
+    case dtype::f16:
+      static_cast<float16*>(base)[i] = to_float16(static_cast<float>(r));
+      break;
+    case dtype::s32:
+      static_cast<std::int32_t*>(base)[i] = static_cast<std::int32_t>(r);
+      break;
+    case dtype::s8:
+      static_cast<std::int8_t*>(base)[i] = static_cast<std::int8_t>(r);
+      break;
+    case dtype::u8:
+      static_cast<std::uint8_t*>(base)[i] = static_cast<std::uint8_t>(r);
+      break;
   }
 }
 
