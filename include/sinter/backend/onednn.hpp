@@ -83,6 +83,11 @@ class onednn_kernel final : public kernel, public std::enable_shared_from_this<o
     if (storage->failed())
       return failure{code::out_of_memory, "sinter: no memory for packed weight '" +
                                               std::string(problem_.chain.operands[operand].name.view()) + "'"};
+    if (packed && problem_.numerics == numerics::strict && has_padding() && !is_finite(from, source.data))
+      return failure{code::unsupported,
+                     "sinter: weight '" + std::string(problem_.chain.operands[operand].name.view()) +
+                         "' holds an infinity or a NaN, and oneDNN multiplies padding with it; under strict numerics "
+                         "that is not allowed"};
     if (element_count(d.dims) > 0)
       if (status st = reorder(onednn::describe(pack_layout(operand, from)), source.data, std::move(to),
                               storage->data());
@@ -103,6 +108,24 @@ class onednn_kernel final : public kernel, public std::enable_shared_from_this<o
  private:
   bool is_packed(int operand) const {
     return schedule_.packed_weight && operand == schedule_.operands.weight;
+  }
+  bool has_padding() const {
+    chain const& c = problem_.chain;
+    step const& s = c.steps[c.anchor()];
+    for (int i = 0; i < spatial_rank(s.code); ++i)
+      if (c.attrs(s).pad_begin[i] > 0 || c.attrs(s).pad_end[i] > 0) return true;
+    return false;
+  }
+  static bool is_finite(tensor_desc const& d, void const* data) {
+    shape index = d.dims;
+    for (extent& e : index) e = 0;
+    for (extent n = element_count(d.dims); n > 0; --n) {
+      extent offset = 0;
+      for (int i = 0; i < index.ssize(); ++i) offset += index[i] * d.strides[i];
+      if (!std::isfinite(load_as_float(data, d.type, offset))) return false;
+      for (int i = index.ssize() - 1; i >= 0 && ++index[i] == d.dims[i]; --i) index[i] = 0;
+    }
+    return true;
   }
   /// Two kernels whose texts are equal share a packed weight; a layout without a text is this kernel's own.
   std::string packed_text() const {
@@ -129,6 +152,7 @@ class onednn_kernel final : public kernel, public std::enable_shared_from_this<o
 
   static status reorder(onednn::memory_desc from, void const* source, onednn::memory_desc to, void* target) {
     using namespace onednn;
+    thread_scope const one(openmp());
     result<made_primitive> r = make_reorder(std::move(from), {}, std::move(to), {}, 0);
     if (!r.ok()) return r.error();
     buffer scratch(r->scratch_end);
@@ -145,7 +169,6 @@ class onednn_kernel final : public kernel, public std::enable_shared_from_this<o
       s = dnnl_memory_create(memories[i].put(), a.desc.get(), cpu_engine(), data);
       arguments.push_back({a.arg, memories[i].get()});
     }
-    thread_scope const one(openmp());
     if (s == dnnl_success)
       s = dnnl_primitive_execute(r->primitive.get(), stream.get(), static_cast<int>(arguments.size()),
                                  arguments.data());

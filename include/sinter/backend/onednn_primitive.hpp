@@ -144,7 +144,7 @@ class primitive_maker {
         [[fallthrough]];  // written elsewhere, the output's content is an operand like any other
       case form::binary: {
         bool const constant = o.rhs.kind == value_kind::constant;
-        at_risk_ = at_risk_ || is_comparison(o.alg);
+        at_risk_ = at_risk_ || is_comparison(c_.steps[o.step].code);
         auto const md = add(DNNL_ARG_ATTR_MULTIPLE_POST_OP(index) | DNNL_ARG_SRC_1,
                             constant ? scalar_desc() : operand_desc(o.rhs.index),
                             {constant ? place::constant : place::operand, at(o.rhs.index)});
@@ -159,11 +159,6 @@ class primitive_maker {
       }
       default: return dnnl_invalid_arguments;
     }
-  }
-
-  static bool is_comparison(dnnl_alg_kind_t a) {
-    return a == dnnl_binary_eq || a == dnnl_binary_ne || a == dnnl_binary_lt || a == dnnl_binary_le ||
-           a == dnnl_binary_gt || a == dnnl_binary_ge;
   }
 
   dnnl_status_t set_post_ops(attributes const& attr) {

@@ -58,12 +58,28 @@ inline verdict check_structure(problem const& p) {
   return verdict::yes();
 }
 
+/// Is there an output position whose taps along this axis all lie in padding? oneDNN 3.7 crashes at some of them.
+inline bool sees_only_padding(extent in, extent kernel, extent out, extent stride, extent dilation, extent pad) {
+  for (extent o = 0; o < out; ++o) {
+    extent const first = o * stride - pad;
+    if (first >= 0 && first < in) {  // so do all that follow up to the last one inside
+      o += (in - 1 - first) / stride;
+      continue;
+    }
+    bool inside = false;
+    for (extent k = 0; k < kernel && !inside; ++k) inside = first + k * dilation >= 0 && first + k * dilation < in;
+    if (!inside) return true;
+  }
+  return false;
+}
+
 class scheduler {
  public:
   explicit scheduler(problem const& p) : p_(p), c_(p.chain), anchor_(p.chain.anchor()) {}
 
   result<schedule> run() {
     if (verdict v = check_structure(p_); !v) return failure{v.what, v.reason};
+    thread_scope const one(openmp());  // descriptors divide the work by the count that they see
     if (cpu_engine() == nullptr) return failure{code::system, "sinter: oneDNN has no CPU engine here"};
     if (nothing_to_do()) return std::move(schedule_);
     if (anchor_ >= 0) return contraction();
@@ -86,7 +102,40 @@ class scheduler {
     src_ = src_desc(frame_, s, c_.attrs(s), p_.operands[at(operands_.src)]);
     plan_ = post_op_walk(p_, step_ref(anchor_)).run();
     if (element_count(src_.dims) == 0) return zeros();
+    if (verdict v = check_special_values(s); !v) return failure{v.what, v.reason};
+    if (verdict v = check_conv(s); !v) return failure{v.what, v.reason};
     return search(anchor_);
+  }
+
+  // Convolutions that oneDNN 3.7.2 accepts and then crashes at, or computes wrongly.
+  verdict check_conv(step const& s) const {
+    shape const& weight = p_.operands[at(operands_.weight)].dims;
+    int const n = spatial_rank(s.code);
+    for (int i = 0; i < n; ++i) {
+      contraction_attrs const& a = c_.attrs(s);
+      extent const out = p_.domain[i + 1];
+      if (sees_only_padding(src_.dims[i + 1], weight[i + 1], out, a.stride[i], a.dilation[i], a.pad_begin[i]))
+        return verdict::no("sinter: oneDNN is not trusted with output positions that see only padding, as those of " +
+                           step_name(c_, anchor_) + " along spatial axis " + std::to_string(i));
+      if (i == n - 1 && weight.back() == 1 && out == 1 && a.stride[i] > 1)
+        return verdict::no("sinter: oneDNN is not trusted with a stride of " + std::to_string(a.stride[i]) +
+                           " along an output axis of extent 1 and one input channel in a group, as in " +
+                           step_name(c_, anchor_));
+    }
+    return verdict::yes();
+  }
+
+  // Products of pairs (or, in a tile, of 32) take in what lies behind the last channel, times zero.
+  verdict check_special_values(step const& s) const {
+    extent const channels = p_.operands[at(operands_.weight)].dims.back();
+    bool const tiles = (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & dnnl_cpu_isa_avx512_core_amx) ==
+                       static_cast<unsigned>(dnnl_cpu_isa_avx512_core_amx);
+    extent const group = tiles ? 32 : 2;
+    if (p_.numerics == numerics::peer || !is_conv(s.code) || size_of(c_.precision.src) > 2 || channels % group == 0)
+      return verdict::yes();
+    return verdict::no("sinter: oneDNN reads " + step_name(c_, anchor_) + "'s " + std::to_string(channels) +
+                       " input channels in groups of " + std::to_string(group) +
+                       ", so that a NaN spreads to neighbours; under strict numerics that is not allowed");
   }
 
   // The first operand that step 0 reads with all extents of the domain is the source.
@@ -97,12 +146,11 @@ class scheduler {
       operands_.src = v.index;
       src_ = aligned(p_.operands[at(v.index)], p_.domain.ssize());
       plan_ = post_op_walk(p_, v).run();
-      if (plan_.last < 0) break;
-      return search(0);
+      if (plan_.last >= 0) return search(0);
+      return failure{code::unsupported, "sinter: the oneDNN backend finds nothing to begin with: " + plan_.why};
     }
-    return failure{code::unsupported, "sinter: the oneDNN backend has no primitive to begin with: " +
-                                          (plan_.why.empty() ? step_name(c_, 0) + " reads no tensor of all extents"
-                                                             : plan_.why)};
+    return failure{code::unsupported, "sinter: the oneDNN backend begins with a tensor of all extents, " +
+                                          to_string(p_.domain) + ", and " + step_name(c_, 0) + " reads none"};
   }
 
   // Sums over nothing are zero: no primitive, and the steps after it see zeros.
@@ -117,6 +165,7 @@ class scheduler {
   result<schedule> search(int first) {
     failure refused{code::unsupported, {}};  // the first answer: the one to the whole plan
     for (bool const copies : {false, true}) {
+      if (copies && anchor_ < 0) return refused;  // a pass costs less than copies
       std::string why = plan_.why;  // why not one step more
       for (int last = plan_.last; last >= first; --last) {
         for (bool const to_output : {true, false}) {
@@ -151,9 +200,6 @@ class scheduler {
   }
 
   static tensor_desc dense_like(tensor_desc const& d) { return dense_desc(d.type, d.dims); }
-  static bool same_place(tensor_desc const& a, tensor_desc const& b) {
-    return sinter::detail::same_layout(a.dims, a.strides, b.strides);
-  }
   std::size_t copy_bytes(tensor_desc const& d) const {
     return static_cast<std::size_t>(element_count(d.dims)) * static_cast<std::size_t>(size_of(d.type));
   }
@@ -176,7 +222,7 @@ class scheduler {
     a.src = {place::operand, at(operands_.src)};
     a.src_desc = src_;
     tensor_desc const dense = dense_like(src_);
-    if (!copies || same_place(src_, dense)) return {};
+    if (!copies || is_dense(src_)) return {};
     a.src = {place::scratch, reserve(copy_bytes(dense))};
     a.src_desc = dense;
     std::string const name(c_.operands[operands_.src].name.view());
@@ -190,7 +236,7 @@ class scheduler {
     a.weight = {place::operand, at(operands_.weight)};
     a.weight_desc = p_.operands[at(operands_.weight)];
     tensor_desc const dense = dense_like(a.weight_desc);
-    if (!copies || operands_.packed || same_place(a.weight_desc, dense)) return {};
+    if (!copies || operands_.packed || is_dense(a.weight_desc)) return {};
     location const copy{place::scratch, reserve(copy_bytes(dense))};
     std::string const name(c_.operands[operands_.weight].name.view());
     step const& s = c_.steps[anchor_];
@@ -209,7 +255,7 @@ class scheduler {
     bool const rounded = a.last >= 0 && c_.steps[a.last].rounded;
     tensor_desc const dense =
         dense_desc(to_output ? p_.outputs[0].type : rounded ? c_.precision.src : dtype::f32, p_.domain);
-    if (to_output && (!copies || same_place(out, dense))) {
+    if (to_output && (!copies || is_dense(out))) {
       a.dst = {place::output, 0};
       a.dst_desc = out;
       return;
@@ -217,6 +263,26 @@ class scheduler {
     a.dst_desc = dense;
     schedule_.buffer = reserve(copy_bytes(dense));
     a.dst = {place::scratch, schedule_.buffer};
+  }
+
+  // What oneDNN accepts and computes wrongly (seen with 3.7.2) is not asked of it.
+  verdict trust(attempt const& a, frame const& f) const {
+    int const rank = p_.domain.ssize();
+    for (post_op const& o : plan_.ops) {
+      if (o.step > a.last || o.rhs.kind != value_kind::operand || o.as == form::sum) continue;
+      if (!is_read_right(aligned(p_.operands[at(o.rhs.index)], rank, true), a.dst_desc))
+        return verdict::no("sinter: oneDNN does not honour the strides of '" +
+                           std::string(c_.operands[o.rhs.index].name.view()) + "' in " + step_name(c_, o.step));
+    }
+    if (anchor_ < 0 || c_.steps[anchor_].code != op::matmul) return verdict::yes();
+    if (a.dst_desc.dims.back() == 1 && !is_dense(a.dst_desc))
+      return verdict::no("sinter: oneDNN writes a matrix of one column as if it were dense");
+    contraction_attrs const& attrs = c_.attrs(c_.steps[anchor_]);
+    tensor_desc const weight = attrs.transposed_weight ? exchanged(a.weight_desc) : a.weight_desc;
+    if (!f.merged && rank > 2 &&
+        !(is_batch_right(a.src_desc) && is_dense(a.dst_desc) && (operands_.packed || is_batch_right(weight))))
+      return verdict::no("sinter: oneDNN wants the matrices of a batch next to each other");
+    return verdict::yes();
   }
 
   bool may_merge(attempt const& a) const {
@@ -243,6 +309,7 @@ class scheduler {
       return failure{code::unsupported, "sinter: the oneDNN backend finds nothing to copy"};
     frame frame = frame_;
     frame.merged = may_merge(a);
+    if (verdict v = trust(a, frame); !v) return failure{v.what, v.reason};
     a.scratch_end = schedule_.scratch_bytes;
     result<made_primitive> r = primitive_maker(p_, frame, operands_, plan_, a).make(allow_reference);
     if (!r.ok()) return r.error();
