@@ -63,7 +63,7 @@ class partitioner {
   }
   /// Renumbers the groups so that each comes after those that it reads.
   constexpr void put_in_order() {
-    if (in_order()) return;
+    if (capacity == 1 || in_order()) return;  // one step: and g++ 12 would warn of index 1 below
     inline_vector<int, capacity> number;
     number.resize(static_cast<std::size_t>(count_), -1);
     int next = 0;
