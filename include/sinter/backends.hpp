@@ -6,11 +6,8 @@
 
 #include "config.hpp"
 
-#if SINTER_WITH_JIT && __has_include("backend/jit.hpp")
+#if SINTER_WITH_JIT
 #include "backend/jit.hpp"
-#define SINTER_DETAIL_HAS_JIT 1
-#else
-#define SINTER_DETAIL_HAS_JIT 0
 #endif
 #if SINTER_WITH_ONEDNN
 #include "backend/onednn.hpp"
@@ -21,7 +18,7 @@
 namespace sinter::inline SINTER_ABI {
 
 SINTER_API backend_list backends() {
-#if SINTER_DETAIL_HAS_JIT
+#if SINTER_WITH_JIT
   static jit_backend const jit;
 #endif
 #if SINTER_WITH_ONEDNN
@@ -29,7 +26,7 @@ SINTER_API backend_list backends() {
 #endif
   static reference_backend const reference;
   static backend const* const table[] = {
-#if SINTER_DETAIL_HAS_JIT
+#if SINTER_WITH_JIT
     &jit,
 #endif
 #if SINTER_WITH_ONEDNN

@@ -10,13 +10,10 @@
 #pragma once
 
 #include "config.hpp"
-#include "core/tensor_view.hpp"
-#include "run/options.hpp"
-#include "run/program_core.hpp"
-#if __has_include("run/program.hpp")
-#include "run/program.hpp"
-#endif
 
+// The backends first: the name sinter::out must not stand before their local variables (-Wshadow).
 #if !SINTER_EXTERN_BACKENDS
 #include "backends.hpp"
 #endif
+#include "core/tensor_view.hpp"
+#include "run/program.hpp"

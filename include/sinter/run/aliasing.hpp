@@ -41,7 +41,7 @@ inline common_axes axes_of(tensor_desc const& a, tensor_desc const& b) {
 
 /// Is there a difference of positions with axes `from` and later that lies within `bytes` of `distance`?
 inline bool reaches(common_axes const& axes, int from, extent distance, extent bytes) {
-  if (from == axes.count) return -bytes < distance && distance < bytes;
+  if (from >= max_rank || from == axes.count) return -bytes < distance && distance < bytes;
   extent const s = axes.stride[from];
   if (s == 0) return reaches(axes, from + 1, distance, bytes);
   extent low = bytes - 1,

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "../plan/resolve.hpp"
 #include "aliasing.hpp"
 #include "program_core.hpp"
 #include "program_plan.hpp"

@@ -26,7 +26,7 @@ using backend_list = std::span<backend const* const>;
 /// The backends of this build, the preferred one first.
 backend_list backends();
 
-struct refusal {
+struct refused_backend {
   std::string_view backend;
   std::string reason;  ///< the sentence, with its "sinter:"
 };
@@ -35,7 +35,7 @@ struct refusal {
 struct selection {
   std::shared_ptr<sinter::kernel const> kernel;
   std::vector<stage_note> stages;
-  std::vector<refusal> refusals;  ///< of backends that stand before the chosen one
+  std::vector<refused_backend> refusals;  ///< of backends that stand before the chosen one
   bool fallback = false;
   double microseconds = 0;
 };
@@ -62,15 +62,15 @@ inline bool is_reference_code(std::string_view implementation) {
 
 inline std::string plan_text(problem const& p) { return std::string(text(p.chain).view()); }
 
-inline std::string joined(std::vector<stage_note> const& stages) {
+inline std::string implementations_of(std::vector<stage_note> const& stages) {
   std::string text;
   for (stage_note const& s : stages) text += (text.empty() ? "" : "+") + s.implementation;
   return text;
 }
 
-inline std::string joined(std::vector<refusal> const& refusals) {
+inline std::string reasons_of(std::vector<refused_backend> const& refusals) {
   std::string text;
-  for (refusal const& r : refusals)
+  for (refused_backend const& r : refusals)
     text += (text.empty() ? "" : "; ") + std::string(r.backend) + ": " + without_prefix(r.reason);
   return text;
 }
@@ -91,10 +91,10 @@ inline status judge(selection const& s, problem const& p, options const& o) {
   std::string const chosen(s.kernel->backend());
   if (s.fallback) {
     std::string const reasons =
-        s.refusals.empty() ? "no faster backend is in this build" : joined(s.refusals);
-    if (status st = apply_policy(o.on_fallback, "sinter: '" + plan_text(p) +
-                                                    "' falls back to reference code (" + chosen +
-                                                    ", " + joined(s.stages) + "): " + reasons);
+        s.refusals.empty() ? "no faster backend is in this build" : reasons_of(s.refusals);
+    if (status st = apply_policy(
+            o.on_fallback, "sinter: '" + plan_text(p) + "' falls back to reference code (" +
+                               chosen + ", " + implementations_of(s.stages) + "): " + reasons);
         !st.ok())
       return st;
   }
@@ -130,7 +130,7 @@ inline void print_line(char const* what, selection const& s, problem const& p,
                        double microseconds) {
   std::string_view const name = s.kernel->backend();
   std::fprintf(stderr, "sinter,%s,%.*s,%s,\"%s\",%.2f\n", what, static_cast<int>(name.size()),
-               name.data(), joined(s.stages).c_str(), text(p).c_str(), microseconds);
+               name.data(), implementations_of(s.stages).c_str(), text(p).c_str(), microseconds);
 }
 
 }  // namespace detail
@@ -172,7 +172,7 @@ inline result<selection> select(problem const& p, options const& o, settings con
         "sinter: no backend can compile '" + detail::plan_text(p) + "'" +
             (said.backend.empty() ? ""
                                   : " (" + std::string(said.backend_from) + " allows one only)") +
-            ": " + detail::joined(s.refusals)};
+            ": " + detail::reasons_of(s.refusals)};
   s.microseconds =
       std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   if (said.backend != "reference")

@@ -174,17 +174,23 @@ inline result<packed::entry> pack_weight(program_plan const& plan, int slot,
 }  // namespace detail
 
 SINTER_API result<packed> program_core::pack(views weights) const {
-  std::vector<packed::entry> entries;
-  for (named_view const& given : weights) {
-    int const slot = detail::find_named(plan_->weights, given.name, entries.size());
+  std::vector<tensor_view> checked;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    std::string_view const name = weights[i].name;
+    int const slot = detail::find_named(plan_->weights, name, i);
     if (slot < 0)
-      return detail::bad(detail::quoted(given.name) + " is no weight; there are " +
+      return detail::bad(detail::quoted(name) + " is no weight; there are " +
                          detail::list_names(plan_->weights));
-    if (detail::find_named(entries, given.name) >= 0)
-      return detail::bad("weight " + detail::quoted(given.name) + " is given twice");
-    auto view = detail::check_weight(plan_->weights[detail::at(slot)], given.view);
+    if (detail::find_named(weights.first(i), name) >= 0)
+      return detail::bad("weight " + detail::quoted(name) + " is given twice");
+    auto view = detail::check_weight(plan_->weights[detail::at(slot)], weights[i].view);
     if (!view) return view.error();
-    auto entry = detail::pack_weight(*plan_, slot, *view);
+    checked.push_back(*view);
+  }
+  std::vector<packed::entry> entries;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    int const slot = detail::find_named(plan_->weights, weights[i].name, i);
+    auto entry = detail::pack_weight(*plan_, slot, checked[i]);
     if (!entry) return entry.error();
     entries.push_back(std::move(*entry));
   }
@@ -263,7 +269,7 @@ inline std::string explain_group(program_plan const& plan, int g) {
     if (!stage.why.empty()) t += ", split off: " + without_prefix(stage.why);
     t += "\n";
   }
-  for (refusal const& r : s.refusals)
+  for (refused_backend const& r : s.refusals)
     t += "  refused by " + std::string(r.backend) + ": " + without_prefix(r.reason) + "\n";
   t += "  scratch: " + std::to_string(s.kernel->scratch_bytes()) + " bytes\n";
   for (weight_use const& use : plan.weight_uses)
