@@ -13,11 +13,11 @@
 #include <utility>
 
 #include "../isa/detect.hpp"
-#include "../jit/code_cache.hpp"
-#include "../jit/code_memory.hpp"
 #include "../jit/kernel_key.hpp"
+#include "../jit/process_cache.hpp"
 #include "../plan/text.hpp"
 #include "backend.hpp"
+#include "jit_conv.hpp"
 #include "jit_matmul.hpp"
 
 namespace sinter::inline SINTER_ABI {
@@ -240,12 +240,6 @@ class matmul_kernel final : public kernel {
   std::shared_ptr<matmul_code const> built_;
 };
 
-/// The process's generated kernels.
-inline code_cache<machine_code>& process_cache() {
-  static code_cache<machine_code> cache(1024);
-  return cache;
-}
-
 inline kernel_key key_of(matmul_plan const& plan, chain const& c) {
   matmul_shape const& s = plan.shape;
   kernel_key key('m');
@@ -307,6 +301,7 @@ class jit_backend final : public backend {
     int const anchor = p.chain.anchor();
     if (anchor < 0) return jit::detail::refuse("chains without a contraction are not generated");
     op const code = p.chain.steps[anchor].code;
+    if (code == op::conv2d) return jit::supports_conv(p, **level);
     if (code != op::matmul)
       return jit::detail::refuse(std::string(name_of(code)) + " is not generated");
     return jit::supports_matmul(p, **level);
@@ -314,7 +309,9 @@ class jit_backend final : public backend {
 
   result<std::shared_ptr<kernel const>> build(problem const& p) const override {
     if (verdict const v = supports(p); !v) return failure{v.what, v.reason};
-    auto code = jit::build_matmul(p, **jit::level_for(p));
+    isa const level = **jit::level_for(p);
+    if (p.chain.steps[p.chain.anchor()].code == op::conv2d) return jit::build_conv(p, level);
+    auto code = jit::build_matmul(p, level);
     if (!code) return code.error();
     return std::shared_ptr<kernel const>(std::make_shared<jit::matmul_kernel>(std::move(*code)));
   }

@@ -1,0 +1,16 @@
+// The process's generated kernels: one cache that every kind of kernel shares.
+//
+// Each kind prefixes its keys with a letter of its own (jit/kernel_key.hpp), so no two kinds meet.
+#pragma once
+
+#include "code_cache.hpp"
+#include "code_memory.hpp"
+
+namespace sinter::inline SINTER_ABI::jit {
+
+inline code_cache<machine_code>& process_cache() {
+  static code_cache<machine_code> cache(1024);
+  return cache;
+}
+
+}  // namespace sinter::inline SINTER_ABI::jit
