@@ -3,6 +3,8 @@
 // failed can be pasted into a test.
 #pragma once
 
+#include <algorithm>
+#include <limits>
 #include <optional>
 #include <random>
 #include <string>

@@ -294,9 +294,13 @@ class chain_parser {
     precision& p = c_.precision;
     auto const first = at_;
     auto const name = word("a precision");
-    for (auto const& known : precision_names)
-      if (known.name == name && next_is("]")) p = known.value;
-    if (!next_is("]")) {
+    bool known_name = false;
+    for (auto const& known : precision_names) {
+      if (known.name != name || !next_is("]")) continue;
+      p = known.value;
+      known_name = true;
+    }
+    if (!known_name) {
       at_ = first;
       for (dtype* t : {&p.src, &p.weight, &p.acc, &p.bias, &p.residual, &p.dst})
         if (failed_.empty()) *t = type();
