@@ -72,6 +72,10 @@ class matmul_invocation final : public invocation {
     panel_layout const panels = plan.panels();
     frame_.full_panels = panels.full_panels();
     frame_.full_panel_bytes = panels.panel_bytes(tile_vectors);
+    if (plan.shape.direct_panel) {
+      frame_.ldb = geometry_.b_row * size_of(weight_type_);
+      frame_.full_panel_bytes = panels.width() * size_of(weight_type_);
+    }
     frame_.lda = plan.shape.direct ? geometry_.a_row : copied_row_bytes(plan.shape.kind, plan.k);
     frame_.a = args_.operands[plan.src];
     frame_.b = args_.operands[plan.weight];
@@ -126,7 +130,7 @@ class matmul_invocation final : public invocation {
   void one_matrix(extent const* index) noexcept {
     matmul_plan const& plan = built_->plan;
     frame_.b = moved(args_.operands[plan.weight], offset(geometry_.b_batch, index));
-    if (!plan.packed_weight) pack_here();
+    if (plan.panel_scratch > 0) pack_here();
     for (extent row = 0; row < geometry_.rows; row += plan.block_rows) {
       extent const rows = std::min(plan.block_rows, geometry_.rows - row);
       set_rows(rows);
@@ -240,18 +244,15 @@ class matmul_kernel final : public kernel {
   std::shared_ptr<matmul_code const> built_;
 };
 
+// Bindings name every member: one that is added and forgotten here does not compile.
 inline kernel_key key_of(matmul_plan const& plan, chain const& c) {
-  matmul_shape const& s = plan.shape;
   kernel_key key('m');
-  key.add(s.level)
-      .add(s.kind)
-      .add(s.direct)
-      .add(s.looped_epilogue)
-      .add(s.full_panels)
-      .add(s.tail_columns);
-  key.add(s.counts).add(s.k).add(plan.accesses.size());
-  for (matmul_access const& a : plan.accesses)
-    key.add(a.output).add(a.index).add(a.type).add(a.across).add(a.moves);
+  auto const& [level, kind, direct, direct_panel, lines, taps, looped, full, tail, counts, k] =
+      plan.shape;
+  key.add(level).add(kind).add(direct).add(direct_panel).add(lines).add(taps);
+  key.add(looped).add(full).add(tail).add(counts).add(k).add(plan.accesses.size());
+  for (auto const& [output, index, type, across, moves] : plan.accesses)
+    key.add(output).add(index).add(type).add(across).add(moves);
   return key.add(c);
 }
 

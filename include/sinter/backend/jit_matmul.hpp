@@ -254,6 +254,18 @@ inline row_counts counts_of_rows(extent rows, extent block_rows, int tile) {
   return c;
 }
 
+/// A second operand that is no weight is read where it lies if its rows are dense and few rows of the first operand
+/// would share the cost of packing it.
+inline bool reads_panels_in_place(matmul_plan const& plan, problem const& p, extent rows) {
+  tensor_desc const& weight = p.operands[at(plan.weight)];
+  product const kind = plan.shape.kind;
+  bool const dense = plan.n == 1 || stride_from_end(weight, plan.transposed_weight ? 2 : 1) == 1;
+  bool const known =
+      (kind == product::f32 && weight.type == dtype::f32) || kind == product::bf16_pairs;
+  return has_masks(plan.shape.level) && known && dense && rows >= 0 &&
+         rows <= 2 * tile_rows(plan.shape.level);
+}
+
 }  // namespace detail
 
 /// Only where supports_matmul() says yes.
@@ -286,16 +298,15 @@ inline matmul_plan plan_matmul(problem const& p, epilogue const& e, isa level) {
   s.tail_columns = plan.panels().tail_columns();
   plan.block_rows = detail::rows_per_call(s, plan.k);
   int const tile = tile_rows(level);
-  s.counts = is_dynamic(p)
-                 ? all_counts(tile)
-                 : detail::counts_of_rows(geometry_of(plan, p).rows, plan.block_rows, tile);
-  if (!plan.packed_weight)
+  extent const rows = is_dynamic(p) ? -1 : geometry_of(plan, p).rows;
+  s.counts = rows < 0 ? all_counts(tile) : detail::counts_of_rows(rows, plan.block_rows, tile);
+  s.direct_panel = !plan.packed_weight && detail::reads_panels_in_place(plan, p, rows);
+  if (!plan.packed_weight && !s.direct_panel)
     plan.panel_scratch = round_up(static_cast<std::size_t>(plan.panels().bytes()), 64);
-  if (!s.direct) {
-    extent rows = plan.block_rows;
-    if (!is_dynamic(p)) rows = std::min(rows, geometry_of(plan, p).rows);
-    plan.row_scratch = static_cast<std::size_t>(rows * copied_row_bytes(s.kind, plan.k));
-  }
+  if (!s.direct)
+    plan.row_scratch =
+        static_cast<std::size_t>((rows < 0 ? plan.block_rows : std::min(rows, plan.block_rows)) *
+                                 copied_row_bytes(s.kind, plan.k));
   return plan;
 }
 

@@ -1,10 +1,11 @@
-// The matmul kernel: the loops around a tile in generated code, and the frame through which C++ drives it.
+// The matrix product kernel: the loops around a tile in generated code, and the frame through which C++ drives it.
 //
-// One call computes rows x all columns of one matrix product with its epilogue: for each panel of the second operand,
-// for each tile of rows: K loop, epilogue. All extents but K and the width of the last panel are read from the frame, so
-// one kernel serves every M and N, every stride, and M known only at the call. What is in the cache key (matmul_shape and
-// the epilogue's chain) is what the code depends on, nothing else. Batches, copies of operands and blocks of rows that
-// fit a cache are backend/jit_matmul.hpp's business.
+// For each panel of the second operand, for each line, for each tile of its rows: K loop, epilogue. A matmul is one line
+// of M rows. A convolution is a line for each row of output pixels; there the K loop runs once per tap, each with its own
+// offset into the first operand (no im2col). All extents but K and the width of the last panel are read from the frame,
+// so one kernel serves every M and N, every stride, and M known only at the call. What is in the cache key (matmul_shape
+// and the epilogue's chain) is what the code depends on, nothing else. Batches, copies of operands and blocks of rows
+// that fit a cache are the backend's business.
 //
 // The epilogue is emitted row by row, and tiles with fewer rows enter it further down. Where registers are few, or the
 // chain so long that its code would not fit, the sums wait in the frame and one row's code runs in a loop.
@@ -21,7 +22,10 @@ namespace sinter::inline SINTER_ABI::jit {
 struct matmul_shape {
   isa level = isa::avx2;
   product kind = product::f32;
-  bool direct = true;  ///< the first operand is read in place; see tile
+  bool direct = true;         ///< the first operand is read in place; see tile
+  bool direct_panel = false;  ///< and the second
+  bool lines = false;         ///< more than one line
+  bool taps = false;          ///< the K loop runs for each tap
   bool looped_epilogue = false;
   bool full_panels = false;  ///< there are panels of tile_columns(level)
   int tail_columns = 0;      ///< of the last, narrower panel; 0: there is none
@@ -48,15 +52,22 @@ struct matmul_frame {
   void const* b = nullptr;
   std::int64_t full_panels = 0;
   std::int64_t full_panel_bytes = 0;
-  std::int64_t blocks = 0, low_blocks = 0;  ///< row_split
+  std::int64_t ldb = 0;                     ///< of a direct panel
+  std::int64_t blocks = 0, low_blocks = 0;  ///< row_split of one line
   std::int64_t high = 0;
+  std::int64_t lines = 1, a_line = 0;  ///< bytes from line to line
+  std::int64_t const* taps = nullptr;  ///< offsets in bytes from a row's address
+  std::int64_t const* taps_end = nullptr;
   // Written by the kernel.
   std::int64_t panels_left = 0, column = 0, rows_left = 0, spilled = 0;
+  std::int64_t lines_left = 0;
   void const* panel = nullptr;
+  void const* line = nullptr;
 
   struct access {
-    void const* origin = nullptr;  ///< of row 0, column 0
+    void const* origin = nullptr;  ///< of line 0, row 0, column 0
     std::int64_t row_stride = 0;   ///< bytes
+    std::int64_t line_step = 0;    ///< bytes from behind a line's last row to the next line
     void const* at = nullptr;      ///< written by the kernel
   };
   access accesses[max_operands + max_outputs];
@@ -82,29 +93,31 @@ class matmul_generator {
   }
 
   void emit() {
-    int const saved = saved_registers();
-    for (int i = 0; i < saved; ++i) a_.push(g(saved_in_order[i]));
+    for (int i : callee_saved)
+      if (uses(i)) a_.push(g(i));
     a_.mov(g(r.lda), field(offsetof(matmul_frame, lda)));
     if (most_rows_ >= 4) a_.lea(g(r.lda3), a_.ptr[g(r.lda) + g(r.lda) * 2]);
+    if (s_.direct_panel) a_.mov(g(r.ldb), field(offsetof(matmul_frame, ldb)));
     a_.mov(g(r.scratch), field(offsetof(matmul_frame, b)));
     a_.mov(field(offsetof(matmul_frame, panel)), g(r.scratch));
     a_.mov(field(offsetof(matmul_frame, column)), 0);
     if (s_.full_panels) emit_full_panels();
     if (s_.tail_columns > 0) emit_tail_panel();
     a_.vzeroupper();
-    for (int i = saved; i-- > 0;) a_.pop(g(saved_in_order[i]));
+    for (std::size_t i = std::size(callee_saved); i-- > 0;)
+      if (uses(callee_saved[i])) a_.pop(g(callee_saved[i]));
     a_.ret();
   }
 
  private:
   // rdi holds the frame throughout. Origins stand in registers as far as there are any.
   static constexpr int frame = 7, block_count = 11;
-  static constexpr tile_registers r{0, 8, 9, 10, 2, 1, 1};
+  static constexpr tile_registers r{
+      .a0 = 0, .a1 = 8, .lda = 9, .lda3 = 10, .b = 2, .count = 1, .scratch = 1, .ldb = 15};
+  static constexpr int tap = 13, row_base = 14;  ///< with taps
   static constexpr int origin_registers[] = {6, 3, 5, 12, 13, 14, 15};
-  static constexpr int saved_in_order[] = {3, 5, 12, 13, 14, 15};
-  static constexpr int origins_in_registers = 7;
+  static constexpr int callee_saved[] = {3, 5, 12, 13, 14, 15};
   static constexpr register_set free_general = 1U << 1 | 1U << 2 | 1U << 8;
-  static constexpr int tail_mask = 7;
 
   static xb::Reg64 g(int i) { return assembler::general(i); }
   xb::Address field(std::size_t offset) const { return a_.qword[g(frame) + offset]; }
@@ -115,11 +128,18 @@ class matmul_generator {
   static std::size_t at_field(int i) { return access_field(i, offsetof(matmul_frame::access, at)); }
   static int stack_at() { return static_cast<int>(offsetof(matmul_frame, scratch)); }
 
-  int saved_registers() const {
-    int const n =
-        accesses_.ssize() < origins_in_registers ? accesses_.ssize() : origins_in_registers;
-    return n > 1 ? n - 1 : 0;
+  int origins_in_registers() const {
+    int const all = s_.taps ? 4 : s_.direct_panel ? 6 : 7;
+    return accesses_.ssize() < all ? accesses_.ssize() : all;
   }
+  bool uses(int general_register) const {
+    for (int i = 0; i < origins_in_registers(); ++i)
+      if (origin_registers[i] == general_register) return true;
+    return (s_.taps && (general_register == tap || general_register == row_base)) ||
+           (s_.direct_panel && general_register == r.ldb);
+  }
+  /// The address of the current block's row 0: a0 itself where the K loop may advance it.
+  int base() const { return s_.taps ? row_base : r.a0; }
 
   void emit_full_panels() {
     xb::Label again, done;
@@ -138,23 +158,41 @@ class matmul_generator {
   }
   void emit_tail_panel() {
     int const lanes = lanes_of(s_.level), valid = s_.tail_columns % lanes;
-    if (has_masks(s_.level) && valid > 0) {
-      a_.mov(xb::Reg32(r.count), (std::uint64_t{1} << valid) - 1);
-      a_.kmovw(assembler::mask(tail_mask), xb::Reg32(r.count));
+    if (has_masks(s_.level)) {
+      if (valid > 0) set_mask(lanes_mask, valid);
+      if (s_.direct_panel) set_mask(columns_mask, s_.tail_columns);
     }
     emit_panel((s_.tail_columns + lanes - 1) / lanes, valid);
+  }
+  void set_mask(int mask, int bits) {
+    a_.mov(xb::Reg32(r.count), (std::uint64_t{1} << bits) - 1);
+    a_.kmovd(assembler::mask(mask), xb::Reg32(r.count));
   }
 
   // All rows of one panel.
   void emit_panel(int vectors, int tail_lanes) {
     emit_origins();
-    a_.mov(g(r.a0), field(offsetof(matmul_frame, a)));
+    if (!s_.lines) return emit_line(offsetof(matmul_frame, a), vectors, tail_lanes);
+    a_.mov(g(r.count), field(offsetof(matmul_frame, lines)));
+    a_.mov(field(offsetof(matmul_frame, lines_left)), g(r.count));
+    a_.mov(g(r.count), field(offsetof(matmul_frame, a)));
+    a_.mov(field(offsetof(matmul_frame, line)), g(r.count));
+    xb::Label next_line;
+    a_.L(next_line);
+    emit_line(offsetof(matmul_frame, line), vectors, tail_lanes);
+    advance(offsetof(matmul_frame::access, line_step));
+    a_.mov(g(r.count), field(offsetof(matmul_frame, a_line)));
+    a_.add(field(offsetof(matmul_frame, line)), g(r.count));
+    a_.dec(field(offsetof(matmul_frame, lines_left)));
+    a_.jnz(next_line, xb::CodeGenerator::T_NEAR);
+  }
+  void emit_line(std::size_t first_row, int vectors, int tail_lanes) {
+    a_.mov(g(base()), field(first_row));
     a_.mov(g(block_count), field(offsetof(matmul_frame, blocks)));
     xb::Label next_block;
     a_.align(32);
     a_.L(next_block);
     a_.mov(g(r.b), field(offsetof(matmul_frame, panel)));
-    if (most_rows_ > 4) a_.lea(g(r.a1), a_.ptr[g(r.a0) + g(r.lda) * 4]);
     if (s_.looped_epilogue)
       emit_tiles_looped(vectors, tail_lanes);
     else
@@ -167,18 +205,19 @@ class matmul_generator {
   void emit_origins() {
     if (!accesses_.empty()) a_.mov(g(r.count), field(offsetof(matmul_frame, column)));
     for (int i = 0; i < accesses_.ssize(); ++i) {
-      xb::Reg64 const to = g(i < origins_in_registers ? origin_registers[i] : r.a1);
+      xb::Reg64 const to = g(i < origins_in_registers() ? origin_registers[i] : r.a1);
       a_.mov(to, field(access_field(i, offsetof(matmul_frame::access, origin))));
       if (accesses_[i].across == columns::unit)
         a_.lea(to, a_.ptr[to + g(r.count) * size_of(accesses_[i].type)]);
-      if (i >= origins_in_registers) a_.mov(field(at_field(i)), to);
+      if (i >= origins_in_registers()) a_.mov(field(at_field(i)), to);
     }
   }
-  void advance_row() {
+  // To the next row or line.
+  void advance(std::size_t member) {
     for (int i = 0; i < accesses_.ssize(); ++i) {
       if (!accesses_[i].moves) continue;
-      xb::Address const stride = field(access_field(i, offsetof(matmul_frame::access, row_stride)));
-      if (i < origins_in_registers) {
+      xb::Address const stride = field(access_field(i, member));
+      if (i < origins_in_registers()) {
         a_.add(g(origin_registers[i]), stride);
       } else {
         a_.mov(g(r.count), stride);
@@ -203,25 +242,54 @@ class matmul_generator {
     }
   }
   template <class Then>
-  void emit_k_loops(int vectors, Then&& then) {
+  void emit_k_loops(int vectors, int tail_lanes, Then&& then) {
     xb::Label of_rows[16];
     dispatch(of_rows);
     for (int rows = least_rows_; rows <= most_rows_; ++rows) {
       if (!occurs(rows)) continue;
       a_.L(of_rows[rows]);
-      tile const t{s_.kind, rows, vectors, s_.k, s_.direct};
-      std::int32_t const advanced =
-          has_masks(s_.level) ? tile_avx512(a_, t, r).emit() : tile_avx2(a_, t, r).emit();
-      if (advanced != 0) a_.sub(g(r.a0), immediate(advanced));
-      a_.imul(g(r.count), g(r.lda), rows);
-      a_.add(g(r.a0), g(r.count));
+      emit_tile(
+          rows, vectors,
+          vectors * lanes_of(s_.level) - (tail_lanes > 0 ? lanes_of(s_.level) - tail_lanes : 0));
       then(rows);
     }
   }
 
+  // The sums of one tile; then the base moves past its rows.
+  void emit_tile(int rows, int vectors, int columns) {
+    tile const t{s_.kind, rows, vectors, s_.k, s_.direct, s_.direct_panel, columns};
+    if (has_masks(s_.level))
+      emit_sums(tile_avx512(a_, t, r), rows);
+    else
+      emit_sums(tile_avx2(a_, t, r), rows);
+    a_.imul(g(r.count), g(r.lda), rows);
+    a_.add(g(base()), g(r.count));
+  }
+  template <class Tile>
+  void emit_sums(Tile t, int rows) {
+    t.clear();
+    xb::Label next_tap;
+    if (s_.taps) {
+      a_.mov(g(tap), field(offsetof(matmul_frame, taps)));
+      a_.L(next_tap);
+      a_.mov(g(r.a0), a_.ptr[g(tap)]);
+      a_.add(g(r.a0), g(row_base));
+    }
+    if (rows > 4) a_.lea(g(r.a1), a_.ptr[g(r.a0) + g(r.lda) * 4]);
+    std::int32_t const advanced = t.multiply();
+    if (s_.taps) {
+      a_.add(g(tap), 8);
+      a_.cmp(g(tap), field(offsetof(matmul_frame, taps_end)));
+      a_.jne(next_tap, xb::CodeGenerator::T_NEAR);
+    } else if (advanced != 0) {
+      a_.sub(g(r.a0), immediate(advanced));
+    }
+    t.merge();
+  }
+
   void emit_tiles(int vectors, int tail_lanes) {
     xb::Label of_rows[16];
-    emit_k_loops(vectors, [&](int rows) {
+    emit_k_loops(vectors, tail_lanes, [&](int rows) {
       if (rows != most_rows_) a_.jmp(of_rows[rows], xb::CodeGenerator::T_NEAR);
     });
     register_set const accumulators = set_of_range(0, tile_rows(s_.level) * tile_vectors);
@@ -230,7 +298,7 @@ class matmul_generator {
       int const first = accumulator_of(s_.level, rows, 0, 0);
       emit_epilogue(first, vectors, tail_lanes,
                     (all_vectors() & ~accumulators) | set_of_range(0, first));
-      advance_row();
+      advance(offsetof(matmul_frame::access, row_stride));
     }
   }
 
@@ -238,7 +306,7 @@ class matmul_generator {
   void emit_tiles_looped(int vectors, int tail_lanes) {
     xb::Label rows_stored, next_row;
     int const vector_bytes = vector_bytes_of(s_.level);
-    emit_k_loops(vectors, [&](int rows) {
+    emit_k_loops(vectors, tail_lanes, [&](int rows) {
       for (int i = 0; i < rows; ++i)
         for (int j = 0; j < vectors; ++j)
           a_.vmovups(a_.ptr[g(frame) + offsetof(matmul_frame, spill) +
@@ -255,7 +323,7 @@ class matmul_generator {
     for (int j = 0; j < vectors; ++j)
       a_.vmovups(a_.vec(j), a_.ptr[g(r.count) + bytes(j * vector_bytes)]);
     emit_epilogue(0, vectors, tail_lanes, all_vectors() & ~set_of_range(0, vectors));
-    advance_row();
+    advance(offsetof(matmul_frame::access, row_stride));
     a_.add(field(offsetof(matmul_frame, spilled)), immediate(vectors * vector_bytes));
     a_.dec(field(offsetof(matmul_frame, rows_left)));
     a_.jnz(next_row, xb::CodeGenerator::T_NEAR);
@@ -271,19 +339,19 @@ class matmul_generator {
     block.vectors = vectors;
     block.first = first;
     block.tail_lanes = tail_lanes;
-    block.tail_mask = has_masks(s_.level) && tail_lanes > 0 ? tail_mask : -1;
+    block.tail_mask = has_masks(s_.level) && tail_lanes > 0 ? lanes_mask : -1;
     block.frame = frame;
     block.stack_register = frame;
     block.stack_at = stack_at();
     block.free_vectors = free;
-    block.free_masks = has_masks(s_.level) ? 0x7eU : 0;
+    block.free_masks = has_masks(s_.level) ? 0x3eU : 0;
     block.free_general = free_general;
     for (int i = 0; i < accesses_.ssize(); ++i) {
       matmul_access const& from = accesses_[i];
       block_access to;
       to.type = from.type;
       to.across = from.across;
-      if (i < origins_in_registers)
+      if (i < origins_in_registers())
         to.origin_register = origin_registers[i];
       else
         to.origin_at = static_cast<std::int32_t>(at_field(i));

@@ -18,12 +18,17 @@ struct tile {
   /// The first operand is read where the caller has it, so an odd k ends in a lone element (of pairs). Otherwise rows
   /// are padded copies.
   bool direct = true;
+  /// So is the second: rows of it, `ldb` bytes apart, take the place of a panel (AVX-512; f32 and pairs).
+  bool direct_panel = false;
+  int columns = 0;  ///< valid ones; what a direct panel may read
 };
 
 /// General registers. a0 is the address of row 0; a1 that of row 4; b that of the panel.
 struct tile_registers {
-  int a0, a1, lda, lda3, b, count, scratch;
+  int a0, a1, lda, lda3, b, count, scratch, ldb;
 };
+/// Masks that a direct panel with a tail wants: of 32-bit lanes of its last vector, of all its 16-bit columns.
+inline constexpr int lanes_mask = 7, columns_mask = 6;
 
 /// Bytes, positive or negative, as the last term of an address.
 inline xb::RegExp bytes(std::int64_t n) { return xb::RegExp(static_cast<std::size_t>(n)); }
@@ -39,22 +44,48 @@ class tile_loop {
  public:
   tile_loop(assembler& a, tile const& t, tile_registers const& r) : a_(a), t_(t), r_(r) {}
 
-  /// `step` is called as step(k_offset_bytes_of_a, offset_of_b, split) and emits one step of the K loop; `tail` emits
-  /// the lone element in the same form. Returns by how many bytes a0 was advanced.
-  template <class Step, class Tail>
-  std::int32_t emit(Step&& step, Tail&& tail) {
-    clear();
-    bool const lone = t_.kind == product::bf16_pairs && t_.direct && t_.k % 2 != 0;
+  void clear() {
+    each_sum([&](int s, int i, int j) {
+      xb::Xmm const v = a_.vec(sum(i, j, s));
+      if (a_.masks())
+        a_.vpxord(v, v, v);
+      else
+        a_.vxorps(v, v, v);
+    });
+  }
+
+  /// Adds the products of k elements. `step` is called as step(offset_of_a, offset_of_b, split), in bytes, and emits one
+  /// step; `lone` emits the last element of an odd k in the same form. b is left at the end of what was read, a0 by the
+  /// returned number of bytes further.
+  template <class Step, class Lone>
+  std::int32_t multiply(Step&& step, Lone&& lone) {
+    bool const odd =
+        t_.kind == product::bf16_pairs && (t_.direct || t_.direct_panel) && t_.k % 2 != 0;
     int const k_step = row_of(t_.kind).k_step;
-    extent const steps = lone ? t_.k / k_step : (t_.k + k_step - 1) / k_step;
+    extent const steps = odd ? t_.k / k_step : (t_.k + k_step - 1) / k_step;
     int const unroll = t_.rows == 1 ? 8 : 4;
     extent const rounds = steps >= 2 * unroll ? steps / unroll : 0;
     if (rounds > 0) emit_rounds(rounds, unroll, step);
     int const rest = static_cast<int>(steps - rounds * unroll);
-    for (int i = 0; i < rest; ++i) step(i * a_bytes(), i * b_bytes(), i % k_splits(t_.rows));
-    if (lone) tail(rest * a_bytes(), rest * b_bytes(), rest % k_splits(t_.rows));
-    merge();
+    emit_steps(rest, step);
+    if (odd) {
+      int const b = t_.direct_panel ? 0 : rest * b_bytes();
+      lone(rest * a_bytes(), b, rest % k_splits(t_.rows));
+    }
+    if (int const last = rest + (odd ? 1 : 0); last > 0 && !t_.direct_panel)
+      a_.add(assembler::general(r_.b), immediate(last * b_bytes()));
     return static_cast<std::int32_t>(rounds * unroll * a_bytes());
+  }
+
+  /// Adds up the splits.
+  void merge() {
+    for (int half = k_splits(t_.rows) / 2; half > 0; half /= 2)
+      for (int s = 0; s < half; ++s)
+        for (int i = 0; i < t_.rows; ++i)
+          for (int j = 0; j < t_.vectors; ++j) {
+            xb::Xmm const to = a_.vec(sum(i, j, s));
+            a_.vaddps(to, to, a_.vec(sum(i, j, s + half)));
+          }
   }
 
   /// Element of row i of the first operand, at an offset in bytes.
@@ -75,6 +106,11 @@ class tile_loop {
   xb::RegExp panel(int vector, int offset) const {
     return assembler::general(r_.b) + bytes(offset + vector * b_bytes() / t_.vectors);
   }
+  /// Row 0 or 1 of a direct panel's step, from its first column.
+  xb::RegExp panel_row(int row) const {
+    xb::Reg64 const b = assembler::general(r_.b);
+    return row == 0 ? xb::RegExp(b) : b + assembler::general(r_.ldb);
+  }
   /// The register that sums (row, vector) of one split; split 0 holds the result.
   int sum(int row, int vector, int split) const {
     if (split == 0) return accumulator_of(a_.level(), t_.rows, row, vector);
@@ -91,14 +127,13 @@ class tile_loop {
       for (int i = 0; i < t_.rows; ++i)
         for (int j = 0; j < t_.vectors; ++j) f(s, i, j);
   }
-  void clear() {
-    each_sum([&](int s, int i, int j) {
-      xb::Xmm const v = a_.vec(sum(i, j, s));
-      if (a_.masks())
-        a_.vpxord(v, v, v);
-      else
-        a_.vxorps(v, v, v);
-    });
+  template <class Step>
+  void emit_steps(int n, Step&& step) {
+    xb::Reg64 const b = assembler::general(r_.b), ldb = assembler::general(r_.ldb);
+    for (int i = 0; i < n; ++i) {
+      step(i * a_bytes(), t_.direct_panel ? 0 : i * b_bytes(), i % k_splits(t_.rows));
+      if (t_.direct_panel) a_.lea(b, a_.ptr[b + ldb * row_of(t_.kind).k_step]);
+    }
   }
   template <class Step>
   void emit_rounds(extent rounds, int unroll, Step&& step) {
@@ -106,23 +141,13 @@ class tile_loop {
     a_.mov(assembler::general(r_.count), static_cast<std::uint64_t>(rounds));
     a_.align(32);
     a_.L(again);
-    for (int i = 0; i < unroll; ++i) step(i * a_bytes(), i * b_bytes(), i % k_splits(t_.rows));
+    emit_steps(unroll, step);
     a_.add(assembler::general(r_.a0), immediate(unroll * a_bytes()));
     if (t_.rows > 4) a_.add(assembler::general(r_.a1), immediate(unroll * a_bytes()));
-    a_.add(assembler::general(r_.b), immediate(unroll * b_bytes()));
+    if (!t_.direct_panel) a_.add(assembler::general(r_.b), immediate(unroll * b_bytes()));
     a_.dec(assembler::general(r_.count));
     a_.jnz(again, xb::CodeGenerator::T_NEAR);
   }
-  void merge() {
-    for (int half = k_splits(t_.rows) / 2; half > 0; half /= 2)
-      for (int s = 0; s < half; ++s)
-        for (int i = 0; i < t_.rows; ++i)
-          for (int j = 0; j < t_.vectors; ++j) {
-            xb::Xmm const to = a_.vec(sum(i, j, s));
-            a_.vaddps(to, to, a_.vec(sum(i, j, s + half)));
-          }
-  }
-
   assembler& a_;
   tile t_;
   tile_registers r_;

@@ -13,10 +13,12 @@ class tile_avx2 {
 
   tile_avx2(assembler& a, tile const& t, tile_registers const& r) : a_(a), t_(t), loop_(a, t, r) {}
 
-  std::int32_t emit() {
+  void clear() { loop_.clear(); }
+  std::int32_t multiply() {
     auto const one = [&](int a, int b, int split) { step(a, b, split); };
-    return loop_.emit(one, one);  // there are no pairs here, so no lone element
+    return loop_.multiply(one, one);  // there are no pairs here, so no lone element
   }
+  void merge() { loop_.merge(); }
 
  private:
   void step(int a, int b, int split) {

@@ -10,31 +10,80 @@ namespace sinter::inline SINTER_ABI::jit {
 
 class tile_avx512 {
  public:
-  static constexpr int b0 = 16, element = 20;  ///< registers beyond the accumulators
+  /// Registers beyond the accumulators: the panel's vectors, rows to be interleaved, an element, orders of words.
+  static constexpr int b0 = 16, rows0 = 18, element = 20, order0 = 21;
 
   tile_avx512(assembler& a, tile const& t, tile_registers const& r)
       : a_(a), t_(t), r_(r), loop_(a, t, r) {}
 
-  std::int32_t emit() {
-    return loop_.emit([&](int a, int b, int split) { step(a, b, split); },
-                      [&](int a, int b, int split) { lone(a, b, split); });
+  void clear() {
+    loop_.clear();
+    if (t_.direct_panel && t_.kind == product::bf16_pairs)
+      for (int j = 0; j < t_.vectors; ++j)
+        a_.vmovups(xb::Zmm(order0 + j), a_.table(interleaving_order(j)));
   }
+  std::int32_t multiply() {
+    return loop_.multiply([&](int a, int b, int split) { step(a, b, split); },
+                          [&](int a, int b, int split) { lone(a, b, split); });
+  }
+  void merge() { loop_.merge(); }
 
  private:
   xb::Zmm sum(int i, int j, int split) const { return xb::Zmm(loop_.sum(i, j, split)); }
 
   void step(int a, int b, int split) {
     if (t_.kind == product::bf16_widened) return widened(a, b, split);
-    if (t_.rows == 1 && t_.kind != product::f16_weight) return single_row(a, b, split);
+    if (t_.rows == 1 && t_.kind != product::f16_weight && !interleaves())
+      return single_row(a, b, split);
+    load_panel(b, true);
+    multiply_rows(a, split);
+  }
+  bool interleaves() const { return t_.direct_panel && t_.kind == product::bf16_pairs; }
+  bool has_tail() const { return t_.columns % lanes_of(a_.level()) != 0; }
+  /// Vector j of a panel's step, which may end before a whole vector of it does.
+  xb::Zmm within(xb::Zmm v, int j) const {
+    if (t_.direct_panel && has_tail() && j == t_.vectors - 1)
+      return v | assembler::mask(lanes_mask) | a_.T_z;
+    return v;
+  }
+
+  void load_panel(int b, bool odd_row) {
+    if (interleaves()) return interleave(odd_row);
     for (int j = 0; j < t_.vectors; ++j) {
       xb::Zmm const v(b0 + j);
       if (t_.kind == product::f16_weight)
         a_.vcvtph2ps(v, a_.ptr[loop_.panel(j, b)]);
       else
-        a_.vmovups(v, a_.ptr[loop_.panel(j, b)]);
+        a_.vmovups(within(v, j), a_.ptr[loop_.panel(j, b)]);
     }
-    multiply_rows(a, split);
   }
+  // Rows k and k + 1 of 16-bit elements become pairs. Without an odd row, pairs with zero.
+  void interleave(bool odd_row) {
+    xb::Zmm const even(rows0), odd(rows0 + 1);
+    bool const whole = t_.columns == tile_columns(a_.level());
+    auto const masked = [&](xb::Zmm v) {
+      return whole ? v : v | assembler::mask(columns_mask) | a_.T_z;
+    };
+    a_.vmovdqu16(masked(even), a_.ptr[loop_.panel_row(0)]);
+    if (odd_row)
+      a_.vmovdqu16(masked(odd), a_.ptr[loop_.panel_row(1)]);
+    else
+      a_.vpxord(odd, odd, odd);
+    for (int j = 0; j < t_.vectors; ++j) {
+      a_.vmovdqa32(xb::Zmm(b0 + j), even);
+      a_.vpermt2w(xb::Zmm(b0 + j), xb::Zmm(order0 + j), odd);
+    }
+  }
+  /// Words of the 16 pairs from column 16 j on: of the first row, then of the second (+ 32).
+  static std::vector<std::uint32_t> interleaving_order(int j) {
+    std::vector<std::uint32_t> words;
+    for (std::uint32_t i = 0; i < 16; ++i) {
+      std::uint32_t const column = static_cast<std::uint32_t>(j) * 16 + i;
+      words.push_back(column | (column + 32) << 16);
+    }
+    return words;
+  }
+
   void multiply_rows(int a, int split) {
     for (int i = 0; i < t_.rows; ++i)
       for (int j = 0; j < t_.vectors; ++j) {
@@ -48,10 +97,11 @@ class tile_avx512 {
     xb::Zmm const e(element);
     a_.vbroadcastss(e, a_.dword[loop_.row(0, a)]);
     for (int j = 0; j < t_.vectors; ++j) {
+      xb::Zmm const to = within(sum(0, j, split), j);
       if (t_.kind == product::bf16_pairs)
-        a_.vdpbf16ps(sum(0, j, split), e, a_.ptr[loop_.panel(j, b)]);
+        a_.vdpbf16ps(to, e, a_.ptr[loop_.panel(j, b)]);
       else
-        a_.vfmadd231ps(sum(0, j, split), e, a_.ptr[loop_.panel(j, b)]);
+        a_.vfmadd231ps(to, e, a_.ptr[loop_.panel(j, b)]);
     }
   }
   void widened(int a, int b, int split) {
@@ -65,7 +115,7 @@ class tile_avx512 {
   }
   // The last element of an odd k: its pair's other half is zero, here and in the panel.
   void lone(int a, int b, int split) {
-    for (int j = 0; j < t_.vectors; ++j) a_.vmovups(xb::Zmm(b0 + j), a_.ptr[loop_.panel(j, b)]);
+    load_panel(b, false);
     for (int i = 0; i < t_.rows; ++i) {
       a_.movzx(xb::Reg32(r_.scratch), a_.word[loop_.row(i, a)]);
       a_.vpbroadcastd(xb::Zmm(element), xb::Reg32(r_.scratch));
