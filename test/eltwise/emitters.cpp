@@ -2,26 +2,14 @@
 // long test all 2^32 values. The largest error of each is printed as a row of docs/precision.md's table.
 #include <doctest/doctest.h>
 
-#include <bit>
-#include <cmath>
-#include <cstdio>
-#include <limits>
-#include <sinter/reference/scalar.hpp>
-#include <string>
-#include <vector>
-
-#include "pointwise_loop.hpp"
 #include "support/skip.hpp"
+#include "unary_judge.hpp"
 
 using namespace sinter;
 using namespace sinter_test;
 
 namespace {
 
-struct unary_case {
-  op code;
-  float alpha = 0, beta = 0;
-};
 /// The defaults of each row, and what its parameters can do besides.
 std::vector<unary_case> unary_cases() {
   std::vector<unary_case> cases;
@@ -40,72 +28,6 @@ std::vector<unary_case> unary_cases() {
   return cases;
 }
 
-double exact(unary_case const& c, float x) {
-  double y = 0;
-  visit_pointwise(c.code, [&]<op Code>() {
-    if constexpr (row_of(Code).kind == op_class::unary)
-      y = unary_meaning<Code>(static_cast<double>(x), static_cast<double>(c.alpha), static_cast<double>(c.beta));
-  });
-  return y;
-}
-
-/// |got - want| in units of the last place that f32 has at `want`.
-double ulps(float got, double want) {
-  if (static_cast<double>(got) == want) return 0;
-  double const size = std::abs(want);
-  if (std::isinf(got) || size >= 0x1.ffffffp127) {
-    // Beyond the largest float: an infinity is right from half an ulp on, and one ulp more for each ulp less.
-    double const bounded = std::min(size, 0x1p128);
-    return std::signbit(got) == std::signbit(want) ? std::abs(std::min(std::abs(static_cast<double>(got)), 0x1p128) - bounded) / 0x1p104
-                                                   : std::numeric_limits<double>::infinity();
-  }
-  int const exponent = size < 0x1p-126 ? -126 : std::ilogb(size);
-  return std::abs(static_cast<double>(got) - want) / std::ldexp(1.0, exponent - 23);
-}
-
-struct worst {
-  double ulp = 0, relative = 0;
-  float at = 0, relative_at = 0;
-  int wrong = 0;  ///< NaN-ness, sign of zero, or the bound
-  float wrong_at = 0, wrong_got = 0;
-  double wrong_want = 0;
-};
-
-bool below(unary_case const& c, float x) {
-  return (c.code == op::swish ? c.alpha * x : x) < jit::eltwise_of(c.code).error.above;
-}
-double allowed_ulp(unary_case const& c, float x) {
-  double const bound = static_cast<double>(jit::eltwise_of(c.code).error.ulp);
-  if (c.code != op::pow || std::abs(c.beta) == 0.5F || (jit::emit::is_integer(c.beta) && std::abs(c.beta) <= 8)) return bound;
-  double const size = std::abs(static_cast<double>(c.beta) * std::log(std::abs(static_cast<double>(x))));
-  return std::isfinite(size) ? bound + 2 * size : bound;
-}
-
-void judge(unary_case const& c, float x, float got, worst& w) {
-  jit::error_bound const bound = jit::eltwise_of(c.code).error;
-  double const want = exact(c, x);
-  bool right = true;
-  if (std::isnan(want) || std::isnan(got)) {
-    right = std::isnan(want) && std::isnan(got);
-  } else if (static_cast<double>(got) == want) {
-    right = std::signbit(got) == std::signbit(want);
-  } else {
-    double const u = ulps(got, want);
-    if (got == 0) right = std::signbit(got) == std::signbit(want);
-    if (!below(c, x)) {
-      if (u > w.ulp) w.ulp = u, w.at = x;
-      right = right && u <= allowed_ulp(c, x);
-    } else {
-      double const slack = std::abs(want) < 0x1p-126 ? (4 + std::abs(static_cast<double>(x)) / 2) * 0x1p-149 : 0;
-      double const r = std::max(0.0, std::abs(static_cast<double>(got) - want) - slack) / std::abs(want);
-      if (r > w.relative) w.relative = r, w.relative_at = x;
-      right = right && r <= static_cast<double>(bound.relative);
-      if (c.code == op::gelu_tanh || c.code == op::gelu_erf) right = right && !(got > 0);
-    }
-  }
-  if (!right && w.wrong++ == 0) w.wrong_at = x, w.wrong_got = got, w.wrong_want = want;
-}
-
 /// Runs the emitter over bits first, first + stride, ... (count of them, in f32).
 void sweep(unary_case const& c, pointwise_loop const& loop, std::uint32_t first, std::uint32_t stride, std::size_t count,
            worst& w) {
@@ -115,7 +37,7 @@ void sweep(unary_case const& c, pointwise_loop const& loop, std::uint32_t first,
     for (std::size_t i = 0; i < block; ++i)
       in[i] = std::bit_cast<float>(first + static_cast<std::uint32_t>(done + i) * stride);
     loop.run({in.data()}, {out.data()}, block / 16);
-    for (std::size_t i = 0; i < block; ++i) judge(c, in[i], out[i], w);
+    for (std::size_t i = 0; i < block; ++i) judge(c, in[i], out[i], exact(c, in[i]), w);
   }
 }
 
@@ -131,24 +53,6 @@ std::vector<float> edges() {
   return v;
 }
 
-int blocks_of_16(isa level) { return level == isa::avx2 ? 2 : 1; }
-
-std::string title(unary_case const& c, isa level) {
-  char text[96];
-  std::snprintf(text, sizeof text, "%-11.*s %7.4g %5.3g  %-11.*s", static_cast<int>(name_of(c.code).size()),
-                name_of(c.code).data(), static_cast<double>(c.alpha), static_cast<double>(c.beta),
-                static_cast<int>(name_of(level).size()), name_of(level).data());
-  return text;
-}
-
-void report(unary_case const& c, isa level, worst const& w) {
-  std::printf("%s  %6.3f ulp at %-13.9g", title(c, level).c_str(), w.ulp, static_cast<double>(w.at));
-  if (w.relative > 0) std::printf("  below -1: 2^%.2f at %.9g", std::log2(w.relative), static_cast<double>(w.relative_at));
-  std::printf("\n");
-  CHECK_MESSAGE(w.wrong == 0, title(c, level), " wrong ", w.wrong, " times, first at ", w.wrong_at, ": ", w.wrong_got,
-                " instead of ", w.wrong_want);
-}
-
 }  // namespace
 
 TEST_CASE("unary emitters: a dense sample of f32, every exponent") {
@@ -156,13 +60,13 @@ TEST_CASE("unary emitters: a dense sample of f32, every exponent") {
   for (isa level : levels_here()) {
     if (level == isa::avx512_bf16) continue;  // the same code as avx512
     for (unary_case const& c : unary_cases()) {
-      pointwise_loop const loop(one_step(c.code, c.alpha, c.beta, {dtype::f32}, dtype::f32), level, blocks_of_16(level));
+      pointwise_loop const loop(one_step(c.code, c.alpha, c.beta, {dtype::f32}, dtype::f32), level, vectors_in_16(level));
       worst w;
       sweep(c, loop, 0, 4099, std::size_t{1} << 20, w);
       std::vector<float> const in = edges();
       std::vector<float> out(in.size());
       loop.run({in.data()}, {out.data()}, in.size() / 16);
-      for (std::size_t i = 0; i < in.size(); ++i) judge(c, in[i], out[i], w);
+      for (std::size_t i = 0; i < in.size(); ++i) judge(c, in[i], out[i], exact(c, in[i]), w);
       report(c, level, w);
     }
   }
@@ -175,7 +79,7 @@ TEST_CASE("unary emitters: all bf16 inputs, bf16 outputs") {
   for (isa level : levels_here()) {
     bool const flushes = includes(level, isa::avx512_bf16);
     for (unary_case const& c : unary_cases()) {
-      pointwise_loop const loop(one_step(c.code, c.alpha, c.beta, {dtype::bf16}, dtype::bf16), level, blocks_of_16(level));
+      pointwise_loop const loop(one_step(c.code, c.alpha, c.beta, {dtype::bf16}, dtype::bf16), level, vectors_in_16(level));
       loop.run({in.data()}, {out.data()}, in.size() / 16);
       int wrong = 0;
       std::string first;
@@ -243,7 +147,7 @@ TEST_CASE("binary and ternary emitters: every combination of telling values, f32
         if (row.kind != op_class::binary && row.kind != op_class::ternary) continue;
         std::vector<dtype> types(static_cast<std::size_t>(row.arity), dtype::f32);
         types[1] = type;
-        pointwise_loop const loop(one_step(row.code, 0, 0, types, dtype::f32), level, blocks_of_16(level));
+        pointwise_loop const loop(one_step(row.code, 0, 0, types, dtype::f32), level, vectors_in_16(level));
         std::vector<float> out(a.size());
         std::vector<void const*> in{a.data(), b_data};
         if (row.arity == 3) in.push_back(c.data());
@@ -279,11 +183,11 @@ TEST_CASE("stores and casts: every bf16 tie, f16, NaN payloads, denormals") {
       bool const flushes = type == dtype::bf16 && includes(level, isa::avx512_bf16);
       std::vector<std::uint16_t> stored(n);
       std::vector<float> cast(n);
-      pointwise_loop const store(one_step(op::abs, 0, 0, {dtype::f32}, type), level, blocks_of_16(level));
+      pointwise_loop const store(one_step(op::abs, 0, 0, {dtype::f32}, type), level, vectors_in_16(level));
       store.run({in.data()}, {stored.data()}, n / 16);
       chain c = one_step(op::cast, 0, 0, {dtype::f32}, dtype::f32);
       c.steps[0].to = type;
-      pointwise_loop const round(c, level, blocks_of_16(level));
+      pointwise_loop const round(c, level, vectors_in_16(level));
       round.run({in.data()}, {cast.data()}, n / 16);
       int wrong = 0;
       for (std::size_t i = 0; i < n; ++i) {

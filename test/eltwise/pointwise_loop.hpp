@@ -73,7 +73,7 @@ class pointwise_loop {
                                 pointer_registers[next++], -1});
     for (output const& o : c.outputs)
       block.outputs.push_back({o.type, jit::columns::unit, 0, -1, pointer_registers[next++], -1});
-    int const stack = (e.stack_bytes(level) + 63) / 64 * 64;
+    auto const stack = static_cast<std::uint32_t>((e.stack_bytes(level) + 63) / 64 * 64);
     block.stack_register = rsp;
     for (int i = 0; i < next; ++i) a.mov(jit::assembler::general(pointer_registers[i]), a.qword[jit::assembler::at(frame, 8 * i)]);
     a.mov(jit::assembler::general(rsi), a.qword[jit::assembler::at(frame, 8 * 6)]);
@@ -85,7 +85,7 @@ class pointwise_loop {
       bool const operand = i < c.operands.ssize();
       if (operand && (broadcast >> i) % 2 != 0) continue;
       dtype const t = operand ? c.operands[i].type : c.outputs[i - c.operands.ssize()].type;
-      a.add(jit::assembler::general(pointer_registers[i]), vectors * jit::lanes_of(level) * size_of(t));
+      a.add(jit::assembler::general(pointer_registers[i]), static_cast<std::uint32_t>(vectors * jit::lanes_of(level) * size_of(t)));
     }
     a.dec(jit::assembler::general(rsi));
     a.jnz(loop, jit::assembler::T_NEAR);
