@@ -311,6 +311,18 @@ TEST_CASE("one-hot rows pick rows of B") {
   CHECK(run_f32(p, {one_hot, b}) == b);
 }
 
+TEST_CASE("a second operand that is no weight is packed in the call, whatever its extents") {
+  std::uint64_t seed = 0;
+  for (std::string_view precision : precisions)
+    for (std::string_view transposed : {"", ", transposed_weight"})
+      for (extent k : {1, 2, 15, 16, 17, 31, 32, 33, 50, 64, 67})
+        for (extent n : {1, 15, 16, 17, 31, 32, 33, 49, 64, 81})
+          check_all(problem_of("matmul(x, w:tensor" + std::string(transposed) + ")" +
+                                   std::string(precision),
+                               {{17, k}, transposed.empty() ? shape{k, n} : shape{n, k}}),
+                    {.seed = ++seed, .values = pattern::integers});
+}
+
 TEST_CASE("sums of bf16 are f32: 4096 ones are 4096") {
   for (isa level : levels())
     for (extent m : {1, 3, 9}) {

@@ -37,6 +37,7 @@ struct matmul_code {
   problem wanted;
   matmul_plan plan;
   std::shared_ptr<machine_code const> code;
+  std::shared_ptr<machine_code const> packing;  ///< where the plan has a pack_shape
   std::size_t frame_bytes = 0;
 };
 
@@ -147,10 +148,20 @@ class matmul_invocation final : public invocation {
   void pack_here() noexcept {
     if (frame_.b != packed_from_ || packed_from_ == nullptr) {
       packed_from_ = frame_.b;
-      pack_panels(built_->plan.panels(), args_.scratch,
-                  {frame_.b, weight_type_, geometry_.b_row, geometry_.b_column});
+      pack_weight();
     }
     frame_.b = args_.scratch;
+  }
+  void pack_weight() noexcept {
+    matmul_plan const& plan = built_->plan;
+    if (!plan.pack)
+      return pack_panels(plan.panels(), args_.scratch,
+                         {frame_.b, weight_type_, geometry_.b_row, geometry_.b_column});
+    extent const stride =
+        plan.pack->form == pack_form::transposed ? geometry_.b_column : geometry_.b_row;
+    pack_frame const f{frame_.b, stride * size_of(weight_type_), args_.scratch,
+                       plan.panels().full_panels()};
+    built_->packing->entry<pack_entry>()(&f);
   }
   void copy_here(extent rows) noexcept {
     matmul_plan const& plan = built_->plan;
@@ -269,6 +280,19 @@ inline result<std::shared_ptr<machine_code const>> generate_matmul(matmul_plan c
                              });
 }
 
+inline result<std::shared_ptr<machine_code const>> generate_packing(pack_shape const& s) {
+  auto const& [level, form, element_bytes, k, full, tail] = s;
+  kernel_key key('p');
+  key.add(level).add(form).add(element_bytes).add(k).add(full).add(tail);
+  return process_cache().get(key.text(), [&]() -> result<std::shared_ptr<machine_code const>> {
+    assembler a(s.level);
+    pack_generator(a, s).emit();
+    auto const bytes = a.finish();
+    if (!bytes) return bytes.error();
+    return code_memory::process().publish(*bytes);
+  });
+}
+
 /// Code whose epilogue stands once for each row of a tile is tried first where registers are many; a chain too long for
 /// that gets it once, in a loop.
 inline result<std::shared_ptr<matmul_code const>> build_matmul(problem const& p, isa level) {
@@ -283,6 +307,11 @@ inline result<std::shared_ptr<matmul_code const>> build_matmul(problem const& p,
     code = generate_matmul(built->plan, p.chain, e);
   }
   if (!code) return code.error();
+  if (built->plan.pack) {
+    auto packing = generate_packing(*built->plan.pack);
+    if (!packing) return packing.error();
+    built->packing = std::move(*packing);
+  }
   built->code = std::move(*code);
   return std::shared_ptr<matmul_code const>(std::move(built));
 }

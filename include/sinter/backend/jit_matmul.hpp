@@ -7,11 +7,12 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "../jit/matmul.hpp"
-#include "../jit/pack.hpp"
+#include "../jit/pack_code.hpp"
 #include "../plan/problem.hpp"
 
 namespace sinter::inline SINTER_ABI::jit {
@@ -25,6 +26,7 @@ struct matmul_plan {
   extent k = 0, n = 0;
   extent block_rows = 0;  ///< rows that one call of the kernel takes at most
   std::size_t panel_scratch = 0, row_scratch = 0;
+  std::optional<pack_shape> pack;  ///< how generated code packs in the call
 
   panel_layout panels() const { return {shape.kind, lanes_of(shape.level), k, n}; }
   std::size_t scratch_bytes() const { return panel_scratch + row_scratch; }
@@ -266,6 +268,13 @@ inline bool reads_panels_in_place(matmul_plan const& plan, problem const& p, ext
          rows <= 2 * tile_rows(plan.shape.level);
 }
 
+inline std::optional<pack_form> pack_form_in_call(matmul_plan const& plan,
+                                                  tensor_desc const& weight) {
+  bool const unit_columns = stride_from_end(weight, plan.transposed_weight ? 2 : 1) == 1;
+  bool const unit_k = stride_from_end(weight, plan.transposed_weight ? 1 : 2) == 1;
+  return pack_form_of(plan.panels(), plan.shape.level, weight.type, unit_columns, unit_k);
+}
+
 }  // namespace detail
 
 /// Only where supports_matmul() says yes.
@@ -301,8 +310,12 @@ inline matmul_plan plan_matmul(problem const& p, epilogue const& e, isa level) {
   extent const rows = is_dynamic(p) ? -1 : geometry_of(plan, p).rows;
   s.counts = rows < 0 ? all_counts(tile) : detail::counts_of_rows(rows, plan.block_rows, tile);
   s.direct_panel = !plan.packed_weight && detail::reads_panels_in_place(plan, p, rows);
-  if (!plan.packed_weight && !s.direct_panel)
+  if (!plan.packed_weight && !s.direct_panel) {
+    if (auto const form = detail::pack_form_in_call(plan, weight))
+      plan.pack =
+          pack_shape{level, *form, size_of(weight.type), plan.k, s.full_panels, s.tail_columns};
     plan.panel_scratch = round_up(static_cast<std::size_t>(plan.panels().bytes()), 64);
+  }
   if (!s.direct)
     plan.row_scratch =
         static_cast<std::size_t>((rows < 0 ? plan.block_rows : std::min(rows, plan.block_rows)) *

@@ -35,6 +35,16 @@ inline xb::RegExp bytes(std::int64_t n) { return xb::RegExp(static_cast<std::siz
 /// An immediate operand, sign-extended by the processor.
 constexpr std::uint32_t immediate(int n) { return static_cast<std::uint32_t>(n); }
 
+/// For VPERMT2W: words of the 16 pairs from column 16 j on, of one row of 32 and of the next.
+inline std::vector<std::uint32_t> interleaving_order(int j) {
+  std::vector<std::uint32_t> words;
+  for (std::uint32_t i = 0; i < 16; ++i) {
+    std::uint32_t const column = static_cast<std::uint32_t>(j) * 16 + i;
+    words.push_back(column | (column + 32) << 16);
+  }
+  return words;
+}
+
 /// Accumulator of (row, vector) of a tile of `rows` rows: the last slots of the largest tile.
 constexpr int accumulator_of(isa level, int rows, int row, int vector) {
   return (tile_rows(level) - rows + row) * tile_vectors + vector;

@@ -74,16 +74,6 @@ class tile_avx512 {
       a_.vpermt2w(xb::Zmm(b0 + j), xb::Zmm(order0 + j), odd);
     }
   }
-  /// Words of the 16 pairs from column 16 j on: of the first row, then of the second (+ 32).
-  static std::vector<std::uint32_t> interleaving_order(int j) {
-    std::vector<std::uint32_t> words;
-    for (std::uint32_t i = 0; i < 16; ++i) {
-      std::uint32_t const column = static_cast<std::uint32_t>(j) * 16 + i;
-      words.push_back(column | (column + 32) << 16);
-    }
-    return words;
-  }
-
   void multiply_rows(int a, int split) {
     for (int i = 0; i < t_.rows; ++i)
       for (int j = 0; j < t_.vectors; ++j) {
