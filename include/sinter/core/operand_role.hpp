@@ -1,5 +1,8 @@
-// What an operand is to a chain, and how a contraction reads its operands: words that expressions (expr/) and plans
-// (plan/) share.
+// What an operand is to a chain, and how a contraction reads its operands.
+//
+// The words that expressions (expr/) and plans (plan/) share, so that neither layer needs the other for them: the role
+// that a user gives to a leaf, and the numbers of a convolution or the transpositions of a matmul. Values only; the rules
+// on them are in plan/rules.hpp. Read plan/chain.hpp next.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,8 @@
-// The extents of a contraction's result, in constant expressions: what static shapes are checked with, and what
-// infer.hpp asks before it makes a sentence of a misfit.
+// The extents of a contraction's result, in constant expressions: the one place where they are computed.
+//
+// static_shapes.hpp asks while a program compiles, make_problem() when it runs. Both only learn whether the operands fit;
+// the sentence that says why not is made in infer.hpp. Dynamic extents are passed on where they are legal: batch, image and
+// M, never channels. Read plan/infer.hpp next.
 #pragma once
 
 #include "chain.hpp"
