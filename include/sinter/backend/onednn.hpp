@@ -69,8 +69,11 @@ class onednn_kernel final : public kernel, public std::enable_shared_from_this<o
 
   std::string layout_key(int operand) const override {
     tensor_desc const& d = problem_.operands[onednn::at(operand)];
-    if (!is_packed(operand)) return "dense " + std::string(sinter::name_of(d.type)) + " " + to_string(d.dims);
-    return "onednn " + to_string(d.dims) + " " + packed_text();
+    if (!is_packed(operand))
+      return "dense " + std::string(sinter::name_of(d.type)) + " " + to_string(d.dims);
+    // A weight that may hold an infinity (see pack()) is not taken for one that was looked through.
+    return (refuses_infinities() ? "onednn finite " : "onednn ") + to_string(d.dims) + " " +
+           packed_text();
   }
 
   result<packed_weight> pack(int operand, tensor_view const& source) const override {
@@ -78,19 +81,23 @@ class onednn_kernel final : public kernel, public std::enable_shared_from_this<o
     tensor_desc const from{source.type, source.dims, source.strides};
     bool const packed = is_packed(operand);
     onednn::layout const wanted = pack_layout(operand, d);
-    onednn::memory_desc to = packed ? onednn::clone(schedule_.packed_weight.get()) : onednn::describe(wanted);
+    onednn::memory_desc to =
+        packed ? onednn::clone(schedule_.packed_weight.get()) : onednn::describe(wanted);
     auto storage = std::make_shared<buffer>(to ? dnnl_memory_desc_get_size(to.get()) : 0);
     if (storage->failed())
-      return failure{code::out_of_memory, "sinter: no memory for packed weight '" +
-                                              std::string(problem_.chain.operands[operand].name.view()) + "'"};
-    if (packed && problem_.numerics == numerics::strict && has_padding() && !is_finite(from, source.data))
+      return failure{code::out_of_memory,
+                     "sinter: no memory for packed weight '" +
+                         std::string(problem_.chain.operands[operand].name.view()) + "'"};
+    if (packed && refuses_infinities() && !is_finite(from, source.data))
       return failure{code::unsupported,
-                     "sinter: weight '" + std::string(problem_.chain.operands[operand].name.view()) +
-                         "' holds an infinity or a NaN, and oneDNN multiplies padding with it; under strict numerics "
+                     "sinter: weight '" +
+                         std::string(problem_.chain.operands[operand].name.view()) +
+                         "' holds an infinity or a NaN, and oneDNN multiplies padding with it; "
+                         "under strict numerics "
                          "that is not allowed"};
     if (element_count(d.dims) > 0)
-      if (status st = reorder(onednn::describe(pack_layout(operand, from)), source.data, std::move(to),
-                              storage->data());
+      if (status st = reorder(onednn::describe(pack_layout(operand, from)), source.data,
+                              std::move(to), storage->data());
           !st.ok())
         return st.error();
     return packed_weight{std::move(storage), layout_key(operand)};
@@ -109,7 +116,8 @@ class onednn_kernel final : public kernel, public std::enable_shared_from_this<o
   bool is_packed(int operand) const {
     return schedule_.packed_weight && operand == schedule_.operands.weight;
   }
-  bool has_padding() const {
+  bool refuses_infinities() const {
+    if (problem_.numerics == numerics::peer) return false;
     chain const& c = problem_.chain;
     step const& s = c.steps[c.anchor()];
     for (int i = 0; i < spatial_rank(s.code); ++i)
@@ -150,13 +158,15 @@ class onednn_kernel final : public kernel, public std::enable_shared_from_this<o
     return l;
   }
 
-  static status reorder(onednn::memory_desc from, void const* source, onednn::memory_desc to, void* target) {
+  static status reorder(onednn::memory_desc from, void const* source, onednn::memory_desc to,
+                        void* target) {
     using namespace onednn;
     thread_scope const one(openmp());
     result<made_primitive> r = make_reorder(std::move(from), {}, std::move(to), {}, 0);
     if (!r.ok()) return r.error();
     buffer scratch(r->scratch_end);
-    if (scratch.failed()) return failure{code::out_of_memory, "sinter: no memory to pack a weight with"};
+    if (scratch.failed())
+      return failure{code::out_of_memory, "sinter: no memory to pack a weight with"};
     stream stream;
     std::vector<memory> memories(r->arguments.size());
     std::vector<dnnl_exec_arg_t> arguments;
@@ -170,8 +180,8 @@ class onednn_kernel final : public kernel, public std::enable_shared_from_this<o
       arguments.push_back({a.arg, memories[i].get()});
     }
     if (s == dnnl_success)
-      s = dnnl_primitive_execute(r->primitive.get(), stream.get(), static_cast<int>(arguments.size()),
-                                 arguments.data());
+      s = dnnl_primitive_execute(r->primitive.get(), stream.get(),
+                                 static_cast<int>(arguments.size()), arguments.data());
     if (s == dnnl_success) s = dnnl_stream_wait(stream.get());
     return s == dnnl_success ? status{} : status{refusal(s, "to pack a weight")};
   }
@@ -181,21 +191,23 @@ class onednn_kernel final : public kernel, public std::enable_shared_from_this<o
 };
 
 inline onednn_invocation::onednn_invocation(std::shared_ptr<onednn_kernel const> k)
-    : invocation(k->plan().stages.empty()                            ? &run_none
+    : invocation(k->plan().stages.empty()                           ? &run_none
                  : k->plan().stages.size() == 1 && !k->plan().zeros ? &run_one
-                                                                     : &run_all),
+                                                                    : &run_all),
       kernel_(std::move(k)),
       openmp_(onednn::openmp()) {}
 
 inline status onednn_invocation::prepare() {
-  dnnl_status_t s = dnnl_stream_create(stream_.put(), onednn::cpu_engine(), dnnl_stream_default_flags);
+  dnnl_status_t s =
+      dnnl_stream_create(stream_.put(), onednn::cpu_engine(), dnnl_stream_default_flags);
   for (onednn::stage const& stage : kernel_->plan().stages) {
     launch l;
     l.primitive = stage.made.primitive.get();
     for (onednn::argument const& a : stage.made.arguments) {
       l.memories.emplace_back();
       if (s == dnnl_success)
-        s = dnnl_memory_create(l.memories.back().put(), a.desc.get(), onednn::cpu_engine(), DNNL_MEMORY_NONE);
+        s = dnnl_memory_create(l.memories.back().put(), a.desc.get(), onednn::cpu_engine(),
+                               DNNL_MEMORY_NONE);
       l.arguments.push_back({a.arg, l.memories.back().get()});
     }
     launches_.push_back(std::move(l));
@@ -203,15 +215,20 @@ inline status onednn_invocation::prepare() {
   return s == dnnl_success ? status{} : status{onednn::refusal(s, "memory objects for a call")};
 }
 
-inline void* onednn_invocation::address(onednn::location where, call_args const& args) const noexcept {
+inline void* onednn_invocation::address(onednn::location where,
+                                        call_args const& args) const noexcept {
   static constexpr float one = 1;
   switch (where.where) {
-    case onednn::place::operand: return const_cast<void*>(args.operands[where.index]);
-    case onednn::place::output: return args.outputs[where.index];
-    case onednn::place::scratch: return static_cast<std::byte*>(args.scratch) + where.index;
+    case onednn::place::operand:
+      return const_cast<void*>(args.operands[where.index]);
+    case onednn::place::output:
+      return args.outputs[where.index];
+    case onednn::place::scratch:
+      return static_cast<std::byte*>(args.scratch) + where.index;
     case onednn::place::constant:
       return const_cast<float*>(&kernel_->compiled_for().chain.constants[where.index]);
-    case onednn::place::one: return const_cast<float*>(&one);
+    case onednn::place::one:
+      return const_cast<float*>(&one);
   }
   return nullptr;
 }
@@ -221,7 +238,8 @@ inline void onednn_invocation::repoint(call_args const& args) noexcept {
   auto const& stages = kernel_->plan().stages;
   for (std::size_t i = 0; i < launches_.size(); ++i)
     for (std::size_t j = 0; j < launches_[i].memories.size(); ++j)
-      dnnl_memory_set_data_handle(launches_[i].memories[j].get(), address(stages[i].made.arguments[j].at, args));
+      dnnl_memory_set_data_handle(launches_[i].memories[j].get(),
+                                  address(stages[i].made.arguments[j].at, args));
 }
 
 inline code onednn_invocation::run_one(invocation& self) noexcept {
@@ -249,7 +267,8 @@ inline void onednn_invocation::pass() const noexcept {
   auto* const scratch = static_cast<std::byte*>(args_.scratch);
   given_value given = s.given;
   given.data = s.zeros ? static_cast<void const*>(&zero) : scratch + s.buffer;
-  run_pass(kernel_->compiled_for(), {&given, 1}, args_.operands, args_.outputs, scratch + s.pass_scratch);
+  run_pass(kernel_->compiled_for(), {&given, 1}, args_.operands, args_.outputs,
+           scratch + s.pass_scratch);
 }
 
 /// sinter::backend for oneDNN. Has no state: every object of it is the same.

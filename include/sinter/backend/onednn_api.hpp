@@ -21,7 +21,8 @@
 #include "../core/shape.hpp"
 #include "../isa/isa.hpp"
 
-static_assert(DNNL_VERSION_MAJOR == 3 && DNNL_VERSION_MINOR >= 4, "sinter: oneDNN 3.4 or newer (3.x) is wanted");
+static_assert(DNNL_VERSION_MAJOR == 3 && DNNL_VERSION_MINOR >= 4,
+              "sinter: oneDNN 3.4 or newer (3.x) is wanted");
 
 namespace sinter::inline SINTER_ABI {
 namespace onednn {
@@ -57,18 +58,24 @@ using primitive = handle<dnnl_primitive_t, dnnl_primitive_destroy>;
 
 inline std::string_view name_of(dnnl_status_t s) {
   switch (s) {
-    case dnnl_success: return "success";
-    case dnnl_out_of_memory: return "out of memory";
-    case dnnl_invalid_arguments: return "invalid arguments";
-    case dnnl_unimplemented: return "not implemented";
-    case dnnl_runtime_error: return "its code generator failed";
-    default: return "an error of its own";
+    case dnnl_success:
+      return "success";
+    case dnnl_out_of_memory:
+      return "out of memory";
+    case dnnl_invalid_arguments:
+      return "invalid arguments";
+    case dnnl_unimplemented:
+      return "not implemented";
+    case dnnl_runtime_error:
+      return "its code generator failed";
+    default:
+      return "an error of its own";
   }
 }
 
 /// `what`, as in "sinter: oneDNN refuses <what>: not implemented".
 inline failure refusal(dnnl_status_t s, std::string_view what) {
-  code const kind = s == dnnl_out_of_memory ? code::out_of_memory
+  code const kind = s == dnnl_out_of_memory                                  ? code::out_of_memory
                     : s == dnnl_unimplemented || s == dnnl_invalid_arguments ? code::unsupported
                                                                              : code::system;
   return {kind, "sinter: oneDNN refuses " + std::string(what) + ": " + std::string(name_of(s))};
@@ -76,12 +83,18 @@ inline failure refusal(dnnl_status_t s, std::string_view what) {
 
 constexpr dnnl_data_type_t data_type(dtype t) {
   switch (t) {
-    case dtype::f32: return dnnl_f32;
-    case dtype::bf16: return dnnl_bf16;
-    case dtype::f16: return dnnl_f16;
-    case dtype::s32: return dnnl_s32;
-    case dtype::s8: return dnnl_s8;
-    case dtype::u8: return dnnl_u8;
+    case dtype::f32:
+      return dnnl_f32;
+    case dtype::bf16:
+      return dnnl_bf16;
+    case dtype::f16:
+      return dnnl_f16;
+    case dtype::s32:
+      return dnnl_s32;
+    case dtype::s8:
+      return dnnl_s8;
+    case dtype::u8:
+      return dnnl_u8;
   }
   return dnnl_data_type_undef;
 }
@@ -89,12 +102,18 @@ constexpr dnnl_data_type_t data_type(dtype t) {
 /// oneDNN's limit for each level; 0 where it has none that stays within the level.
 constexpr int cpu_isa_of(isa level) {
   switch (level) {
-    case isa::avx2: return dnnl_cpu_isa_avx2;
-    case isa::avx512: return dnnl_cpu_isa_avx512_core_vnni;
-    case isa::avx512_bf16: return dnnl_cpu_isa_avx512_core_bf16;
-    case isa::amx: return dnnl_cpu_isa_avx512_core_amx;
-    case isa::amx_fp16: return dnnl_cpu_isa_avx512_core_amx_fp16;
-    default: return 0;
+    case isa::avx2:
+      return dnnl_cpu_isa_avx2;
+    case isa::avx512:
+      return dnnl_cpu_isa_avx512_core_vnni;
+    case isa::avx512_bf16:
+      return dnnl_cpu_isa_avx512_core_bf16;
+    case isa::amx:
+      return dnnl_cpu_isa_avx512_core_amx;
+    case isa::amx_fp16:
+      return dnnl_cpu_isa_avx512_core_amx_fp16;
+    default:
+      return 0;
   }
 }
 
@@ -102,18 +121,22 @@ constexpr int cpu_isa_of(isa level) {
 inline status cap_isa(isa level) {
   int const cap = cpu_isa_of(level);
   if (cap == 0)
-    return failure{code::unsupported, "sinter: oneDNN cannot be capped at " + std::string(name_of(level))};
+    return failure{code::unsupported,
+                   "sinter: oneDNN cannot be capped at " + std::string(name_of(level))};
   dnnl_status_t const s = dnnl_set_max_cpu_isa(static_cast<dnnl_cpu_isa_t>(cap));
   if (s == dnnl_success) return {};
   return failure{code::unsupported, "sinter: oneDNN was used before it could be capped at " +
-                                        std::string(name_of(level)) + "; cap it before its first use"};
+                                        std::string(name_of(level)) +
+                                        "; cap it before its first use"};
 }
 
 /// Does the oneDNN of this process keep to the level?
 inline verdict keeps_to(isa level) {
   auto const used = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
-  if (auto const cap = static_cast<unsigned>(cpu_isa_of(level)); cap != 0 && (used & ~cap) == 0) return verdict::yes();
-  return verdict::no("sinter: the oneDNN of this process may use more than the cap " + std::string(name_of(level)) +
+  if (auto const cap = static_cast<unsigned>(cpu_isa_of(level)); cap != 0 && (used & ~cap) == 0)
+    return verdict::yes();
+  return verdict::no("sinter: the oneDNN of this process may use more than the cap " +
+                     std::string(name_of(level)) +
                      " allows; SINTER_MAX_ISA must say it before oneDNN's first use");
 }
 
@@ -234,13 +257,17 @@ inline memory_desc queried(primitive_desc const& pd, dnnl_query_t what) {
 
 inline std::string implementation(primitive_desc const& pd) {
   char const* text = nullptr;
-  if (dnnl_primitive_desc_query(pd.get(), dnnl_query_impl_info_str, 0, &text) != dnnl_success || text == nullptr)
+  if (dnnl_primitive_desc_query(pd.get(), dnnl_query_impl_info_str, 0, &text) != dnnl_success ||
+      text == nullptr)
     return "unnamed";
   return text;
 }
-/// oneDNN's own reference code: "ref:any", "ref_int8:any", "gemm:ref".
+/// oneDNN's own reference code, alone or as a part: "ref:any", "ref_int8:any", "gemm:ref", "...:conv+ref:any".
 inline bool is_reference(std::string_view implementation) {
-  return implementation.starts_with("ref") || implementation.find(":ref") != std::string_view::npos;
+  for (std::size_t i = implementation.find("ref"); i != std::string_view::npos;
+       i = implementation.find("ref", i + 1))
+    if (i == 0 || implementation[i - 1] == ':' || implementation[i - 1] == '+') return true;
+  return false;
 }
 
 /// "bf16 64x64x3x3 strides 576,1,192,64 blocks 16b64a2b": two equal texts are one layout. Empty: not said in words.
@@ -253,19 +280,24 @@ inline std::string text_of(const_dnnl_memory_desc_t md) {
   dnnl_dims_t const* strides = nullptr;
   dnnl_dims_t const* block_sizes = nullptr;
   dnnl_dims_t const* block_axes = nullptr;
-  auto const ask = [md](dnnl_query_t q, void* into) { return dnnl_memory_desc_query(md, q, into) == dnnl_success; };
-  if (!ask(dnnl_query_format_kind, &kind) || kind != dnnl_blocked || !ask(dnnl_query_ndims_s32, &rank) ||
-      !ask(dnnl_query_data_type, &type) || !ask(dnnl_query_dims, &dims) || !ask(dnnl_query_padded_dims, &padded) ||
+  auto const ask = [md](dnnl_query_t q, void* into) {
+    return dnnl_memory_desc_query(md, q, into) == dnnl_success;
+  };
+  if (!ask(dnnl_query_format_kind, &kind) || kind != dnnl_blocked ||
+      !ask(dnnl_query_ndims_s32, &rank) || !ask(dnnl_query_data_type, &type) ||
+      !ask(dnnl_query_dims, &dims) || !ask(dnnl_query_padded_dims, &padded) ||
       !ask(dnnl_query_strides, &strides) || !ask(dnnl_query_inner_nblks_s32, &blocks) ||
       !ask(dnnl_query_inner_blks, &block_sizes) || !ask(dnnl_query_inner_idxs, &block_axes))
     return {};
   auto const list = [](dnnl_dims_t const& d, int n, char separator) {
     std::string text;
-    for (int i = 0; i < n; ++i) text += (i > 0 ? std::string(1, separator) : "") + std::to_string(d[i]);
+    for (int i = 0; i < n; ++i)
+      text += (i > 0 ? std::string(1, separator) : "") + std::to_string(d[i]);
     return text;
   };
-  std::string text = std::to_string(static_cast<int>(type)) + " " + list(*dims, rank, 'x') + " padded " +
-                     list(*padded, rank, 'x') + " strides " + list(*strides, rank, ',') + " blocks ";
+  std::string text = std::to_string(static_cast<int>(type)) + " " + list(*dims, rank, 'x') +
+                     " padded " + list(*padded, rank, 'x') + " strides " +
+                     list(*strides, rank, ',') + " blocks ";
   for (int i = 0; i < blocks; ++i)
     text += std::to_string((*block_sizes)[i]) + static_cast<char>('a' + (*block_axes)[i]);
   return text;

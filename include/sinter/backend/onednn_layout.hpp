@@ -97,14 +97,16 @@ inline layout conv_weight_layout(tensor_desc const& d, int groups) {
   return l;
 }
 
-inline layout weight_layout(frame const& f, step const& anchor, contraction_attrs const& a, tensor_desc const& d) {
+inline layout weight_layout(frame const& f, step const& anchor, contraction_attrs const& a,
+                            tensor_desc const& d) {
   if (is_conv(anchor.code)) return conv_weight_layout(d, a.groups);
   tensor_desc w = aligned(a.transposed_weight ? exchanged(d) : d, f.order.ssize());
   w.type = d.type;
   return to_layout(f, w);
 }
 
-inline tensor_desc src_desc(frame const& f, step const& anchor, contraction_attrs const& a, tensor_desc const& d) {
+inline tensor_desc src_desc(frame const& f, step const& anchor, contraction_attrs const& a,
+                            tensor_desc const& d) {
   bool const exchange = anchor.code == op::matmul && a.transposed_src;
   return aligned(exchange ? exchanged(d) : d, f.order.ssize());
 }
@@ -112,18 +114,6 @@ inline tensor_desc src_desc(frame const& f, step const& anchor, contraction_attr
 inline bool is_dense(tensor_desc const& d) {
   return sinter::detail::same_layout(d.dims, d.strides, dense_strides(d.dims));
 }
-
-/// oneDNN 3.7 finds the elements of a post-op's operand from its place in the destination, as if the operand were
-/// dense or laid out like the destination: other strides give wrong values in silence. All are aligned to the domain.
-inline bool is_read_right(tensor_desc const& rhs, tensor_desc const& dst) {
-  if (rhs.dims == dst.dims) return sinter::detail::same_layout(dst.dims, rhs.strides, dst.strides);
-  extent const count = element_count(rhs.dims);
-  if (count == 1) return true;
-  return is_dense(rhs) && (count == rhs.dims.back() || is_dense(dst));
-}
-
-/// oneDNN 3.7 goes wrong, or crashes, where the matrices of a batch are not next to each other.
-inline bool is_batch_right(tensor_desc const& d) { return d.dims.ssize() < 3 || is_dense(d) || is_dense(exchanged(d)); }
 
 inline frame frame_of(op anchor, int rank) {
   frame f;

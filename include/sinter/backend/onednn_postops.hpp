@@ -95,16 +95,21 @@ static_assert([] {
     if (static_cast<int>(post_op_table[i].code) != i) return false;
   return true;
 }());
-constexpr post_op_row const& post_op_row_of(op code) { return post_op_table[static_cast<int>(code)]; }
+constexpr post_op_row const& post_op_row_of(op code) {
+  return post_op_table[static_cast<int>(code)];
+}
 
 /// Rows whose algorithm answers right whatever the parameters are "always"; for the others the parameters decide.
 constexpr bool agrees_under_strict(step const& s, dnnl_alg_kind_t alg) {
   post_op_row const& row = post_op_row_of(s.code);
   if (row.agrees != strict::depends) return row.agrees == strict::always;
   switch (s.code) {
-    case op::leaky_relu: return s.alpha != 0;                     // 0 is relu: NaN becomes 0
-    case op::pow: return s.beta != 0.5F;                          // a square root: wrong at -Inf and -0
-    default: return alg == dnnl_binary_lt || alg == dnnl_binary_le;  // gt and ge say 1 of a NaN
+    case op::leaky_relu:
+      return s.alpha != 0;  // 0 is relu: NaN becomes 0
+    case op::pow:
+      return s.beta != 0.5F;  // a square root: wrong at -Inf and -0
+    default:
+      return alg == dnnl_binary_lt || alg == dnnl_binary_le;  // gt and ge say 1 of a NaN
   }
 }
 
@@ -122,7 +127,7 @@ inline constexpr int max_post_ops = 32;
 
 struct post_op_plan {
   int last = -1;  ///< the step whose value the list gives; -1: an operand as it is
-  int bias = -1;   ///< an operand added first, handed over as the primitive's own bias
+  int bias = -1;  ///< an operand added first, handed over as the primitive's own bias
   int bias_step = -1;
   std::vector<post_op> ops;
   bool complete = false;  ///< the last value is output 0, and nothing else is to be done
@@ -145,12 +150,15 @@ inline translation no(std::string why) { return {{}, std::move(why)}; }
 /// Sums and products with a constant are linear functions. -0.0 as beta keeps the sign of a zero product.
 inline translation with_constant(step const& s, bool swapped, float c) {
   switch (s.code) {
-    case op::add: return {{{form::eltwise, dnnl_eltwise_linear, 1, c, {}, -1}}, {}};
-    case op::mul: return {{{form::eltwise, dnnl_eltwise_linear, c, -0.0F, {}, -1}}, {}};
+    case op::add:
+      return {{{form::eltwise, dnnl_eltwise_linear, 1, c, {}, -1}}, {}};
+    case op::mul:
+      return {{{form::eltwise, dnnl_eltwise_linear, c, -0.0F, {}, -1}}, {}};
     case op::sub:
       if (swapped) return {{{form::eltwise, dnnl_eltwise_linear, -1, c, {}, -1}}, {}};
       return {{{form::eltwise, dnnl_eltwise_linear, 1, -c, {}, -1}}, {}};
-    default: return no({});
+    default:
+      return no({});
   }
 }
 
@@ -171,7 +179,8 @@ inline bool has_channel_tail(problem const& p) {
   return p.domain.empty() || p.domain.back() / groups % lanes != 0;
 }
 inline bool is_single(problem const& p, value_ref v) {
-  return v.kind == value_kind::constant || element_count(p.operands[static_cast<std::size_t>(v.index)].dims) == 1;
+  return v.kind == value_kind::constant ||
+         element_count(p.operands[static_cast<std::size_t>(v.index)].dims) == 1;
 }
 constexpr bool is_comparison(op code) { return code >= op::eq && code <= op::ge; }
 
@@ -179,20 +188,23 @@ inline translation binary(problem const& p, step const& s, bool swapped, value_r
   chain const& c = p.chain;
   post_op_row const& row = post_op_row_of(s.code);
   if (rhs.kind == value_kind::constant)
-    if (translation t = with_constant(s, swapped, c.constants[int{rhs.index}]); !t.ops.empty()) return t;
+    if (translation t = with_constant(s, swapped, c.constants[int{rhs.index}]); !t.ops.empty())
+      return t;
   if ((is_comparison(s.code) || row.as == form::prelu) && !is_single(p, rhs) && has_channel_tail(p))
     return no("oneDNN fails at it where the channels are no multiple of 16");
   if (row.as == form::prelu) {
     if (swapped) return no("the running value is its slope");
     if (rhs.kind == value_kind::constant)
       return {{{form::eltwise, dnnl_eltwise_relu, c.constants[int{rhs.index}], 0, {}, -1}}, {}};
-    if (!is_dense_vector(p, rhs)) return no("its slope is not one f32 value for each channel, next to each other");
+    if (!is_dense_vector(p, rhs))
+      return no("its slope is not one f32 value for each channel, next to each other");
     return {{{form::prelu, dnnl_alg_kind_undef, 0, 0, rhs, -1}}, {}};
   }
   if (!swapped) return {{{form::binary, row.alg, 0, 0, rhs, -1}}, {}};
   if (row.swapped != dnnl_alg_kind_undef) return {{{form::binary, row.swapped, 0, 0, rhs, -1}}, {}};
   if (s.code == op::sub)
-    return {{{form::eltwise, dnnl_eltwise_linear, -1, -0.0F, {}, -1}, {form::binary, dnnl_binary_add, 0, 0, rhs, -1}},
+    return {{{form::eltwise, dnnl_eltwise_linear, -1, -0.0F, {}, -1},
+             {form::binary, dnnl_binary_add, 0, 0, rhs, -1}},
             {}};
   return no("no post-op divides by the running value");
 }
@@ -201,8 +213,13 @@ inline translation fma(chain const& c, step const& s, value_ref running) {
   auto const& a = s.args;
   int const at = a[0] == running ? 0 : 1;
   bool const linear = a[2].kind == value_kind::constant && a[1 - at].kind == value_kind::constant;
-  if (!linear || a[at] != running) return no("no post-op rounds a product and a sum of operands once");
-  return {{{form::eltwise, dnnl_eltwise_linear, c.constants[int{a[1 - at].index}], c.constants[int{a[2].index}], {},
+  if (!linear || a[at] != running)
+    return no("no post-op rounds a product and a sum of operands once");
+  return {{{form::eltwise,
+            dnnl_eltwise_linear,
+            c.constants[int{a[1 - at].index}],
+            c.constants[int{a[2].index}],
+            {},
             -1}},
           {}};
 }
@@ -210,9 +227,12 @@ inline translation fma(chain const& c, step const& s, value_ref running) {
 inline translation eltwise(step const& s) {
   post_op_row const& row = post_op_row_of(s.code);
   switch (row.takes) {
-    case parameters::none: return {{{form::eltwise, row.alg, 0, 0, {}, -1}}, {}};
-    case parameters::same: return {{{form::eltwise, row.alg, s.alpha, s.beta, {}, -1}}, {}};
-    case parameters::negate: return {{{form::eltwise, row.alg, -1, -0.0F, {}, -1}}, {}};
+    case parameters::none:
+      return {{{form::eltwise, row.alg, 0, 0, {}, -1}}, {}};
+    case parameters::same:
+      return {{{form::eltwise, row.alg, s.alpha, s.beta, {}, -1}}, {}};
+    case parameters::negate:
+      return {{{form::eltwise, row.alg, -1, -0.0F, {}, -1}}, {}};
   }
   return no({});
 }
@@ -248,7 +268,8 @@ inline translation translate(problem const& p, int i, value_ref running) {
     t = no("no post-op says it");
   if (p.numerics == numerics::strict && t.why.empty() &&
       !agrees_under_strict(s, t.ops.empty() ? dnnl_alg_kind_undef : t.ops.back().alg))
-    return no("under strict numerics oneDNN's answer for NaN, an infinity or a zero is not Sinter's");
+    return no(
+        "under strict numerics oneDNN's answer for NaN, an infinity or a zero is not Sinter's");
   return t;
 }
 
@@ -257,9 +278,11 @@ inline std::string blocked_after(problem const& p, int i) {
   chain const& c = p.chain;
   for (output const& o : c.outputs)
     if (o.value == step_ref(i)) return "the value of " + step_name(c, i) + " is also an output";
-  if (c.uses(step_ref(i)) != 1) return "the value of " + step_name(c, i) + " is read more than once";
+  if (c.uses(step_ref(i)) != 1)
+    return "the value of " + step_name(c, i) + " is read more than once";
   if (c.steps[i].rounded && c.precision.src != dtype::f32)
-    return "the value of " + step_name(c, i) + " is rounded to " + std::string(sinter::name_of(c.precision.src));
+    return "the value of " + step_name(c, i) + " is rounded to " +
+           std::string(sinter::name_of(c.precision.src));
   return {};
 }
 
@@ -320,14 +343,16 @@ class post_op_walk {
     translation t = translate(p_, i, running_);
     if (!t.why.empty()) return step_name(c_, i) + ": " + t.why;
     if (plan_.ops.size() + t.ops.size() > max_post_ops)
-      return step_name(c_, i) + ": oneDNN takes " + std::to_string(max_post_ops) + " post-ops and not more";
+      return step_name(c_, i) + ": oneDNN takes " + std::to_string(max_post_ops) +
+             " post-ops and not more";
     if (reads_output(p_, t)) {
       if (!anchored_ || !plan_.ops.empty() || t.ops.size() != 1 || t.ops[0].alg != dnnl_binary_add)
         return step_name(c_, i) + ": it reads the memory that the output goes to";
       t.ops[0].as = form::sum;
     }
     for (post_op& o : t.ops) o.step = i;
-    if (anchored_ && plan_.ops.empty() && plan_.bias < 0 && t.ops.size() == 1 && is_bias(p_, t.ops[0])) {
+    if (anchored_ && plan_.ops.empty() && plan_.bias < 0 && t.ops.size() == 1 &&
+        is_bias(p_, t.ops[0])) {
       plan_.bias = t.ops[0].rhs.index;
       plan_.bias_step = i;
     } else {

@@ -1,7 +1,7 @@
 // One oneDNN primitive for the first part of a chain: descriptors, attributes, arguments.
 //
 // A primitive_maker is given how far along the chain the primitive goes and where it writes; it tries, and says in a
-// sentence what oneDNN answered. Nothing is executed here. Read onednn_schedule.hpp next: it decides what to try.
+// sentence what oneDNN answered. Nothing is executed here. Read onednn_trust.hpp next.
 #pragma once
 
 #include <memory>
@@ -36,13 +36,26 @@ struct made_primitive {
   memory_desc packed_weight;    ///< the layout that oneDNN chose; empty: plain
 };
 
+/// How fast an implementation is, by its name.
+enum class speed : unsigned char {
+  fast,
+  im2col,     ///< a convolution that copies its taps into a matrix: 6 to 80 times slower in bf16
+  reference,  ///< oneDNN's own reference code
+};
+inline speed speed_of(std::string_view implementation, bool conv) {
+  if (is_reference(implementation)) return speed::reference;
+  bool const gemm = implementation.starts_with("gemm:") ||
+                    implementation.find(":gemm:") != std::string_view::npos;
+  return conv && gemm ? speed::im2col : speed::fast;
+}
+
 /// What is tried.
 struct attempt {
-  int last = -1;           ///< the step whose value is written
-  location dst;            ///< output, or scratch
-  tensor_desc dst_desc;    ///< aligned to the domain
-  location src;            ///< the operand, or a copy in scratch
-  tensor_desc src_desc;    ///< aligned to the domain
+  int last = -1;         ///< the step whose value is written
+  location dst;          ///< output, or scratch
+  tensor_desc dst_desc;  ///< aligned to the domain
+  location src;          ///< the operand, or a copy in scratch
+  tensor_desc src_desc;  ///< aligned to the domain
   location weight;
   tensor_desc weight_desc;  ///< as in the problem
   std::size_t scratch_end = 0;
@@ -68,14 +81,15 @@ inline attributes new_attributes() {
 }
 
 /// From one layout to another one of the same extents.
-inline result<made_primitive> make_reorder(memory_desc from, location from_at, memory_desc to, location to_at,
-                                           std::size_t scratch_end) {
+inline result<made_primitive> make_reorder(memory_desc from, location from_at, memory_desc to,
+                                           location to_at, std::size_t scratch_end) {
   attributes const attr = new_attributes();
   primitive_desc pd;
   made_primitive made;
   dnnl_status_t s = dnnl_invalid_arguments;
   if (from && to)
-    s = dnnl_reorder_primitive_desc_create(pd.put(), from.get(), cpu_engine(), to.get(), cpu_engine(), attr.get());
+    s = dnnl_reorder_primitive_desc_create(pd.put(), from.get(), cpu_engine(), to.get(),
+                                           cpu_engine(), attr.get());
   if (s == dnnl_success) s = create(made.primitive, pd.get());
   if (s != dnnl_success) return refusal(s, "a copy into another layout");
   made.implementation = implementation(pd);
@@ -88,20 +102,24 @@ inline result<made_primitive> make_reorder(memory_desc from, location from_at, m
 
 class primitive_maker {
  public:
-  primitive_maker(problem const& p, frame const& f, contraction_operands const& o, post_op_plan const& plan,
-                  attempt const& a)
+  primitive_maker(problem const& p, frame const& f, contraction_operands const& o,
+                  post_op_plan const& plan, attempt const& a)
       : p_(p), c_(p.chain), frame_(f), operands_(o), plan_(plan), try_(a) {}
 
-  /// The primitive, or what oneDNN answered. `allow_reference`: its reference code will do.
-  result<made_primitive> make(bool allow_reference) {
+  /// The primitive, or what oneDNN answered.
+  result<made_primitive> make(speed worst) {
     made_.scratch_end = try_.scratch_end;
     primitive_desc pd;
     dnnl_status_t s = describe_all(pd);
     if (s != dnnl_success) return refusal(s, what());
     made_.implementation = implementation(pd);
-    if (is_reference(made_.implementation) && !allow_reference)
-      return failure{code::unsupported, "sinter: oneDNN has only its reference code (" + made_.implementation +
-                                            ") for " + what()};
+    bool const conv = c_.anchor() >= 0 && is_conv(c_.steps[c_.anchor()].code);
+    while (speed_of(made_.implementation, conv) > worst) {
+      if (dnnl_primitive_desc_next_impl(pd.get()) != dnnl_success)
+        return failure{code::unsupported, "sinter: oneDNN has nothing faster than " +
+                                              made_.implementation + " for " + what()};
+      made_.implementation = implementation(pd);
+    }
     s = create(made_.primitive, pd.get(), at_risk_);
     if (s != dnnl_success) return refusal(s, what());
     if (operands_.packed) {
@@ -114,7 +132,8 @@ class primitive_maker {
 
  private:
   std::string what() const {
-    std::string text(c_.anchor() < 0 ? "pointwise steps" : sinter::name_of(c_.steps[c_.anchor()].code));
+    std::string text(c_.anchor() < 0 ? "pointwise steps"
+                                     : sinter::name_of(c_.steps[c_.anchor()].code));
     text += " of " + to_string(p_.domain);
     int n = 0;
     for (post_op const& o : plan_.ops) n += o.step <= try_.last ? 1 : 0;
@@ -127,7 +146,7 @@ class primitive_maker {
   }
 
   memory_desc operand_desc(int operand) const {
-    return describe(to_layout(frame_, aligned(p_.operands[at(operand)], frame_.order.ssize(), true)));
+    return describe(to_layout(frame_, aligned(p_.operands[at(operand)], p_.domain.ssize(), true)));
   }
   memory_desc scalar_desc() const {
     layout l{dnnl_f32};
@@ -138,7 +157,8 @@ class primitive_maker {
   dnnl_status_t append(dnnl_post_ops_t list, post_op const& o, int index) {
     bool const to_output = try_.dst.where == place::output;
     switch (o.as) {
-      case form::eltwise: return dnnl_post_ops_append_eltwise(list, o.alg, o.alpha, o.beta);
+      case form::eltwise:
+        return dnnl_post_ops_append_eltwise(list, o.alg, o.alpha, o.beta);
       case form::sum:
         if (to_output) return dnnl_post_ops_append_sum(list, 1, 0, data_type(try_.dst_desc.type));
         [[fallthrough]];  // written elsewhere, the output's content is an operand like any other
@@ -148,16 +168,18 @@ class primitive_maker {
         auto const md = add(DNNL_ARG_ATTR_MULTIPLE_POST_OP(index) | DNNL_ARG_SRC_1,
                             constant ? scalar_desc() : operand_desc(o.rhs.index),
                             {constant ? place::constant : place::operand, at(o.rhs.index)});
-        return md == nullptr ? dnnl_invalid_arguments : dnnl_post_ops_append_binary(list, o.alg, md);
+        return md == nullptr ? dnnl_invalid_arguments
+                             : dnnl_post_ops_append_binary(list, o.alg, md);
       }
       case form::prelu: {
         at_risk_ = true;
-        auto const md = add(DNNL_ARG_ATTR_MULTIPLE_POST_OP(index) | DNNL_ARG_WEIGHTS, operand_desc(o.rhs.index),
-                            {place::operand, at(o.rhs.index)});
-        int const axis = frame_.merged ? 1 : frame_.channel_axis;
-        return md == nullptr ? dnnl_invalid_arguments : dnnl_post_ops_append_prelu(list, 1 << axis);
+        auto const md = add(DNNL_ARG_ATTR_MULTIPLE_POST_OP(index) | DNNL_ARG_WEIGHTS,
+                            operand_desc(o.rhs.index), {place::operand, at(o.rhs.index)});
+        int const mask = is_single(p_, o.rhs) ? 0 : 1 << (frame_.merged ? 1 : frame_.channel_axis);
+        return md == nullptr ? dnnl_invalid_arguments : dnnl_post_ops_append_prelu(list, mask);
       }
-      default: return dnnl_invalid_arguments;
+      default:
+        return dnnl_invalid_arguments;
     }
   }
 
@@ -180,18 +202,20 @@ class primitive_maker {
     if (src == nullptr || dst == nullptr) return dnnl_invalid_arguments;
     if (c_.anchor() < 0) {
       auto const one = add(DNNL_ARG_SRC_1, scalar_desc(), {place::one, 0});
-      return dnnl_binary_primitive_desc_create(pd.put(), cpu_engine(), dnnl_binary_mul, src, one, dst, attr.get());
+      return dnnl_binary_primitive_desc_create(pd.put(), cpu_engine(), dnnl_binary_mul, src, one,
+                                               dst, attr.get());
     }
     return describe_contraction(pd, attr, src, dst);
   }
 
-  dnnl_status_t describe_contraction(primitive_desc& pd, attributes const& attr, const_dnnl_memory_desc_t src,
-                                     const_dnnl_memory_desc_t dst) {
+  dnnl_status_t describe_contraction(primitive_desc& pd, attributes const& attr,
+                                     const_dnnl_memory_desc_t src, const_dnnl_memory_desc_t dst) {
     step const& s = c_.steps[c_.anchor()];
     contraction_attrs const& a = c_.attrs(s);
     layout const wl = weight_layout(frame_, s, a, try_.weight_desc);
     weight_argument_ = made_.arguments.size();
-    auto const weight = add(DNNL_ARG_WEIGHTS, operands_.packed ? describe_any(wl) : describe(wl), try_.weight);
+    auto const weight =
+        add(DNNL_ARG_WEIGHTS, operands_.packed ? describe_any(wl) : describe(wl), try_.weight);
     const_dnnl_memory_desc_t bias = nullptr;
     if (plan_.bias >= 0 && plan_.bias_step <= try_.last) {
       layout l{dnnl_f32};
@@ -206,7 +230,8 @@ class primitive_maker {
     }
     if (weight == nullptr) return dnnl_invalid_arguments;
     if (s.code == op::matmul)
-      return dnnl_matmul_primitive_desc_create(pd.put(), cpu_engine(), src, weight, bias, dst, attr.get());
+      return dnnl_matmul_primitive_desc_create(pd.put(), cpu_engine(), src, weight, bias, dst,
+                                               attr.get());
     dnnl_dims_t strides = {}, dilates = {}, begin = {}, end = {};
     for (int i = 0; i < spatial_rank(s.code); ++i) {
       strides[i] = a.stride[i];
@@ -214,9 +239,9 @@ class primitive_maker {
       begin[i] = a.pad_begin[i];
       end[i] = a.pad_end[i];
     }
-    return dnnl_convolution_forward_primitive_desc_create(pd.put(), cpu_engine(), dnnl_forward_inference,
-                                                          dnnl_convolution_direct, src, weight, bias, dst, strides,
-                                                          dilates, begin, end, attr.get());
+    return dnnl_convolution_forward_primitive_desc_create(
+        pd.put(), cpu_engine(), dnnl_forward_inference, dnnl_convolution_direct, src, weight, bias,
+        dst, strides, dilates, begin, end, attr.get());
   }
 
   problem const& p_;

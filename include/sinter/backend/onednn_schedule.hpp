@@ -2,7 +2,7 @@
 //
 // What is tried, best first: everything in one primitive on the caller's memory; less and less of the chain, the rest
 // in a pass over an f32 buffer; the same with activations copied to and from the order of axes that oneDNN's kernels
-// are written for; oneDNN's reference code. The first that oneDNN accepts is taken, and each stage notes why it is
+// are written for; slower code. The first that oneDNN accepts is taken, and each stage notes why it is
 // there. A split moves no rounding point: the buffer is f32. Read onednn.hpp next.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 #include "../reference/pass.hpp"
 #include "backend.hpp"
-#include "onednn_primitive.hpp"
+#include "onednn_trust.hpp"
 
 namespace sinter::inline SINTER_ABI {
 namespace onednn {
@@ -40,37 +40,27 @@ struct schedule {
 /// What the backend cannot do, whatever oneDNN says.
 inline verdict check_structure(problem const& p) {
   chain const& c = p.chain;
-  auto const no = [](std::string why) { return verdict::no("sinter: the oneDNN backend " + std::move(why)); };
+  auto const no = [](std::string why) {
+    return verdict::no("sinter: the oneDNN backend " + std::move(why));
+  };
   if (is_dynamic(p)) return no("compiles for fixed extents; an extent of this problem is dynamic");
   int anchors = 0;
   for (step const& s : c.steps) anchors += s.contraction >= 0 ? 1 : 0;
-  if (anchors > 1) return no("runs one contraction in a group; this one has " + std::to_string(anchors));
-  if (anchors == 0) return p.domain.empty() ? no("takes values with at least one axis") : verdict::yes();
+  if (anchors > 1)
+    return no("runs one contraction in a group; this one has " + std::to_string(anchors));
+  if (anchors == 0)
+    return p.domain.empty() ? no("takes values with at least one axis") : verdict::yes();
   step const& s = c.steps[c.anchor()];
   for (int i = 0; i < 2; ++i)
     if (s.args[i].kind != value_kind::operand)
-      return no("takes the operands of a contraction as they are in memory; " + step_name(c, c.anchor()) + " reads " +
-                sinter::detail::describe(c, s.args[i]));
+      return no("takes the operands of a contraction as they are in memory; " +
+                step_name(c, c.anchor()) + " reads " + sinter::detail::describe(c, s.args[i]));
   if (s.args[0] == s.args[1]) return no("takes two operands for a contraction, not one twice");
   operand const& weight = c.operands[int{s.args[1].index}];
   if (weight.role == role::weight && c.uses(s.args[1]) > 1)
-    return no("packs weight '" + std::string(weight.name.view()) + "' for its contraction; another step reads it too");
+    return no("packs weight '" + std::string(weight.name.view()) +
+              "' for its contraction; another step reads it too");
   return verdict::yes();
-}
-
-/// Is there an output position whose taps along this axis all lie in padding? oneDNN 3.7 crashes at some of them.
-inline bool sees_only_padding(extent in, extent kernel, extent out, extent stride, extent dilation, extent pad) {
-  for (extent o = 0; o < out; ++o) {
-    extent const first = o * stride - pad;
-    if (first >= 0 && first < in) {  // so do all that follow up to the last one inside
-      o += (in - 1 - first) / stride;
-      continue;
-    }
-    bool inside = false;
-    for (extent k = 0; k < kernel && !inside; ++k) inside = first + k * dilation >= 0 && first + k * dilation < in;
-    if (!inside) return true;
-  }
-  return false;
 }
 
 class scheduler {
@@ -80,7 +70,8 @@ class scheduler {
   result<schedule> run() {
     if (verdict v = check_structure(p_); !v) return failure{v.what, v.reason};
     thread_scope const one(openmp());  // descriptors divide the work by the count that they see
-    if (cpu_engine() == nullptr) return failure{code::system, "sinter: oneDNN has no CPU engine here"};
+    if (cpu_engine() == nullptr)
+      return failure{code::system, "sinter: oneDNN has no CPU engine here"};
     if (nothing_to_do()) return std::move(schedule_);
     if (anchor_ >= 0) return contraction();
     return pointwise();
@@ -102,55 +93,37 @@ class scheduler {
     src_ = src_desc(frame_, s, c_.attrs(s), p_.operands[at(operands_.src)]);
     plan_ = post_op_walk(p_, step_ref(anchor_)).run();
     if (element_count(src_.dims) == 0) return zeros();
-    if (verdict v = check_special_values(s); !v) return failure{v.what, v.reason};
-    if (verdict v = check_conv(s); !v) return failure{v.what, v.reason};
+    if (is_conv(s.code))
+      if (verdict v = trusts_conv(p_, src_.dims); !v) return failure{v.what, v.reason};
     return search(anchor_);
   }
 
-  // Convolutions that oneDNN 3.7.2 accepts and then crashes at, or computes wrongly.
-  verdict check_conv(step const& s) const {
-    shape const& weight = p_.operands[at(operands_.weight)].dims;
-    int const n = spatial_rank(s.code);
-    for (int i = 0; i < n; ++i) {
-      contraction_attrs const& a = c_.attrs(s);
-      extent const out = p_.domain[i + 1];
-      if (sees_only_padding(src_.dims[i + 1], weight[i + 1], out, a.stride[i], a.dilation[i], a.pad_begin[i]))
-        return verdict::no("sinter: oneDNN is not trusted with output positions that see only padding, as those of " +
-                           step_name(c_, anchor_) + " along spatial axis " + std::to_string(i));
-      if (i == n - 1 && weight.back() == 1 && out == 1 && a.stride[i] > 1)
-        return verdict::no("sinter: oneDNN is not trusted with a stride of " + std::to_string(a.stride[i]) +
-                           " along an output axis of extent 1 and one input channel in a group, as in " +
-                           step_name(c_, anchor_));
-    }
-    return verdict::yes();
-  }
-
-  // Products of pairs (or, in a tile, of 32) take in what lies behind the last channel, times zero.
-  verdict check_special_values(step const& s) const {
-    extent const channels = p_.operands[at(operands_.weight)].dims.back();
-    bool const tiles = (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & dnnl_cpu_isa_avx512_core_amx) ==
-                       static_cast<unsigned>(dnnl_cpu_isa_avx512_core_amx);
-    extent const group = tiles ? 32 : 2;
-    if (p_.numerics == numerics::peer || !is_conv(s.code) || size_of(c_.precision.src) > 2 || channels % group == 0)
-      return verdict::yes();
-    return verdict::no("sinter: oneDNN reads " + step_name(c_, anchor_) + "'s " + std::to_string(channels) +
-                       " input channels in groups of " + std::to_string(group) +
-                       ", so that a NaN spreads to neighbours; under strict numerics that is not allowed");
+  // Axes of extent 1 are left out: oneDNN 3.7 mistakes {1,16,1} for a value per row.
+  frame squeezed(frame f) const {
+    inline_vector<int, max_rank> kept;
+    for (int axis : f.order)
+      if (p_.domain[axis] != 1) kept.push_back(axis);
+    if (kept.empty()) kept.push_back(p_.domain.ssize() - 1);
+    f.order = kept;
+    f.channel_axis = kept.ssize() - 1;
+    return f;
   }
 
   // The first operand that step 0 reads with all extents of the domain is the source.
   result<schedule> pointwise() {
-    frame_ = frame_of(op::relu, p_.domain.ssize());
+    frame_ = squeezed(frame_of(op::relu, p_.domain.ssize()));
     for (value_ref v : c_.steps[0].args) {
       if (v.kind != value_kind::operand || !(p_.operands[at(v.index)].dims == p_.domain)) continue;
       operands_.src = v.index;
       src_ = aligned(p_.operands[at(v.index)], p_.domain.ssize());
       plan_ = post_op_walk(p_, v).run();
       if (plan_.last >= 0) return search(0);
-      return failure{code::unsupported, "sinter: the oneDNN backend finds nothing to begin with: " + plan_.why};
+      return failure{code::unsupported,
+                     "sinter: the oneDNN backend finds nothing to begin with: " + plan_.why};
     }
-    return failure{code::unsupported, "sinter: the oneDNN backend begins with a tensor of all extents, " +
-                                          to_string(p_.domain) + ", and " + step_name(c_, 0) + " reads none"};
+    return failure{code::unsupported,
+                   "sinter: the oneDNN backend begins with a tensor of all extents, " +
+                       to_string(p_.domain) + ", and " + step_name(c_, 0) + " reads none"};
   }
 
   // Sums over nothing are zero: no primitive, and the steps after it see zeros.
@@ -162,22 +135,30 @@ class scheduler {
     return std::move(schedule_);
   }
 
+  // Copies cost less than slow code; in front of pointwise steps they cost more than a pass.
   result<schedule> search(int first) {
     failure refused{code::unsupported, {}};  // the first answer: the one to the whole plan
-    for (bool const copies : {false, true}) {
-      if (copies && anchor_ < 0) return refused;  // a pass costs less than copies
-      std::string why = plan_.why;  // why not one step more
-      for (int last = plan_.last; last >= first; --last) {
-        for (bool const to_output : {true, false}) {
-          if (to_output && !(plan_.complete && last == plan_.last)) continue;
-          result<schedule> r = build(last, to_output, copies, false, why);
-          if (r.ok()) return r;
-          why = without_prefix(r.error().message);
-          if (refused.message.empty()) refused = r.error();
-        }
+    for (speed const worst : {speed::fast, speed::im2col, speed::reference}) {
+      for (bool const copies : {false, true}) {
+        if (result<schedule> r = shorten(first, copies, worst, refused); r.ok()) return r;
+        if (anchor_ < 0) return refused;
       }
     }
-    if (result<schedule> r = build(plan_.last, plan_.complete, false, true, plan_.why); r.ok()) return r;
+    return refused;
+  }
+
+  // The most steps in one primitive that oneDNN takes.
+  result<schedule> shorten(int first, bool copies, speed worst, failure& refused) {
+    std::string why = plan_.why;  // why not one step more
+    for (int last = plan_.last; last >= first; --last) {
+      for (bool const to_output : {true, false}) {
+        if (to_output && !(plan_.complete && last == plan_.last)) continue;
+        result<schedule> r = build(last, to_output, copies, worst, why);
+        if (r.ok()) return r;
+        why = without_prefix(r.error().message);
+        if (refused.message.empty()) refused = r.error();
+      }
+    }
     return refused;
   }
 
@@ -201,13 +182,15 @@ class scheduler {
 
   static tensor_desc dense_like(tensor_desc const& d) { return dense_desc(d.type, d.dims); }
   std::size_t copy_bytes(tensor_desc const& d) const {
-    return static_cast<std::size_t>(element_count(d.dims)) * static_cast<std::size_t>(size_of(d.type));
+    return static_cast<std::size_t>(element_count(d.dims)) *
+           static_cast<std::size_t>(size_of(d.type));
   }
 
   // Adds a stage that copies; the descriptions have the same extents.
-  status add_copy(std::string what, std::string why, layout const& from, location from_at, layout const& to,
-                  location to_at) {
-    result<made_primitive> r = make_reorder(describe(from), from_at, describe(to), to_at, schedule_.scratch_bytes);
+  status add_copy(std::string what, std::string why, layout const& from, location from_at,
+                  layout const& to, location to_at) {
+    result<made_primitive> r =
+        make_reorder(describe(from), from_at, describe(to), to_at, schedule_.scratch_bytes);
     if (!r.ok()) return r.error();
     stage s;
     s.note = {std::move(what), r->implementation, std::move(why)};
@@ -226,9 +209,10 @@ class scheduler {
     a.src = {place::scratch, reserve(copy_bytes(dense))};
     a.src_desc = dense;
     std::string const name(c_.operands[operands_.src].name.view());
-    frame const plain = frame_of(anchor_ < 0 ? op::relu : c_.steps[anchor_].code, p_.domain.ssize());
-    return add_copy("copy " + name, "oneDNN is slow on the strides of '" + name + "'", to_layout(plain, src_),
-                    {place::operand, at(operands_.src)}, to_layout(plain, dense), a.src);
+    frame const plain = frame_of(c_.steps[anchor_].code, p_.domain.ssize());
+    return add_copy("copy " + name, "oneDNN is slow on the strides of '" + name + "'",
+                    to_layout(plain, src_), {place::operand, at(operands_.src)},
+                    to_layout(plain, dense), a.src);
   }
 
   status place_weight(attempt& a, bool copies) {
@@ -253,8 +237,10 @@ class scheduler {
   void place_destination(attempt& a, bool to_output, bool copies) {
     tensor_desc const out = aligned(p_.outputs[0], p_.domain.ssize());
     bool const rounded = a.last >= 0 && c_.steps[a.last].rounded;
-    tensor_desc const dense =
-        dense_desc(to_output ? p_.outputs[0].type : rounded ? c_.precision.src : dtype::f32, p_.domain);
+    tensor_desc const dense = dense_desc(to_output ? p_.outputs[0].type
+                                         : rounded ? c_.precision.src
+                                                   : dtype::f32,
+                                         p_.domain);
     if (to_output && (!copies || is_dense(out))) {
       a.dst = {place::output, 0};
       a.dst_desc = out;
@@ -265,32 +251,14 @@ class scheduler {
     a.dst = {place::scratch, schedule_.buffer};
   }
 
-  // What oneDNN accepts and computes wrongly (seen with 3.7.2) is not asked of it.
-  verdict trust(attempt const& a, frame const& f) const {
-    int const rank = p_.domain.ssize();
-    for (post_op const& o : plan_.ops) {
-      if (o.step > a.last || o.rhs.kind != value_kind::operand || o.as == form::sum) continue;
-      if (!is_read_right(aligned(p_.operands[at(o.rhs.index)], rank, true), a.dst_desc))
-        return verdict::no("sinter: oneDNN does not honour the strides of '" +
-                           std::string(c_.operands[o.rhs.index].name.view()) + "' in " + step_name(c_, o.step));
-    }
-    if (anchor_ < 0 || c_.steps[anchor_].code != op::matmul) return verdict::yes();
-    if (a.dst_desc.dims.back() == 1 && !is_dense(a.dst_desc))
-      return verdict::no("sinter: oneDNN writes a matrix of one column as if it were dense");
-    contraction_attrs const& attrs = c_.attrs(c_.steps[anchor_]);
-    tensor_desc const weight = attrs.transposed_weight ? exchanged(a.weight_desc) : a.weight_desc;
-    if (!f.merged && rank > 2 &&
-        !(is_batch_right(a.src_desc) && is_dense(a.dst_desc) && (operands_.packed || is_batch_right(weight))))
-      return verdict::no("sinter: oneDNN wants the matrices of a batch next to each other");
-    return verdict::yes();
-  }
-
   bool may_merge(attempt const& a) const {
     int const rank = p_.domain.ssize();
-    if (rank < 3 || (anchor_ >= 0 && c_.steps[anchor_].code != op::matmul)) return false;
+    if (frame_.order.ssize() < 3 || (anchor_ >= 0 && c_.steps[anchor_].code != op::matmul))
+      return false;
     bool merged = merges(a.src_desc, p_.domain) && merges(a.dst_desc, p_.domain);
     if (anchor_ >= 0)
-      for (int i = 0; i + 2 < a.weight_desc.dims.ssize(); ++i) merged = merged && a.weight_desc.dims[i] == 1;
+      for (int i = 0; i + 2 < a.weight_desc.dims.ssize(); ++i)
+        merged = merged && a.weight_desc.dims[i] == 1;
     for (post_op const& o : plan_.ops)
       if (o.rhs.kind == value_kind::operand && o.step <= a.last)
         merged = merged && merges(aligned(p_.operands[at(o.rhs.index)], rank, true), p_.domain);
@@ -298,7 +266,8 @@ class scheduler {
   }
 
   // `to_output`: the primitive's value is stored as it is; otherwise a pass goes on with it.
-  result<schedule> build(int last, bool to_output, bool copies, bool allow_reference, std::string const& why) {
+  result<schedule> build(int last, bool to_output, bool copies, speed worst,
+                         std::string const& why) {
     schedule_ = {};
     attempt a;
     a.last = last;
@@ -309,9 +278,10 @@ class scheduler {
       return failure{code::unsupported, "sinter: the oneDNN backend finds nothing to copy"};
     frame frame = frame_;
     frame.merged = may_merge(a);
-    if (verdict v = trust(a, frame); !v) return failure{v.what, v.reason};
+    if (verdict v = trusts(p_, operands_, plan_, a, frame.merged); !v)
+      return failure{v.what, v.reason};
     a.scratch_end = schedule_.scratch_bytes;
-    result<made_primitive> r = primitive_maker(p_, frame, operands_, plan_, a).make(allow_reference);
+    result<made_primitive> r = primitive_maker(p_, frame, operands_, plan_, a).make(worst);
     if (!r.ok()) return r.error();
     schedule_.scratch_bytes = r->scratch_end;
     schedule_.operands = operands_;
@@ -327,7 +297,8 @@ class scheduler {
       tensor_desc const out = aligned(p_.outputs[0], p_.domain.ssize());
       std::string const name(c_.outputs[0].name.view());
       if (status st = add_copy("copy " + name, "oneDNN is slow on the strides of '" + name + "'",
-                               to_layout(frame_, a.dst_desc), a.dst, to_layout(frame_, out), {place::output, 0});
+                               to_layout(frame_, a.dst_desc), a.dst, to_layout(frame_, out),
+                               {place::output, 0});
           !st.ok())
         return st.error();
     }
