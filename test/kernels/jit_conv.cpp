@@ -1,0 +1,614 @@
+// Generated convolutions against the oracle: every level this CPU has (the lower ones by the problem's cap), kernels,
+// strides, dilations, paddings, channels and precisions, each operand at guard pages; and the faults that others had.
+#include <doctest/doctest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include <sinter/backend/jit.hpp>
+#include <sinter/plan/resolve.hpp>
+
+#include "support/check_backend.hpp"
+#include "support/random_chain.hpp"
+#include "support/skip.hpp"
+
+using namespace sinter;
+using namespace sinter_test;
+
+namespace {
+
+constexpr std::string_view precisions[] = {"", " [bf16]", " [f16]", " [bf16 bf16 f32 f32 f32 f32]",
+                                           " [f32 bf16 f32 f32 f32 f32]"};
+
+std::vector<isa> levels() {
+  std::vector<isa> found;
+  for (isa level : {isa::avx2, isa::avx512, isa::avx512_bf16})
+    if (runs(detected_isa(), level)) found.push_back(level);
+  return found;
+}
+
+/// A convolution's numbers; pads as top, bottom, left, right.
+struct conv {
+  extent n = 1, h = 1, w = 1, ic = 1, oc = 1, kh = 1, kw = 1;
+  extent sh = 1, sw = 1, dh = 1, dw = 1;
+  extent top = 0, bottom = 0, left = 0, right = 0;
+  extent groups = 1;
+
+  bool fits() const {
+    return conv_extent(h, kh, sh, dh, top, bottom) > 0 &&
+           conv_extent(w, kw, sw, dw, left, right) > 0;
+  }
+  std::string text() const {
+    auto const pair = [](extent a, extent b) {
+      return std::to_string(a) + "x" + std::to_string(b);
+    };
+    return "conv2d(x, w, stride=" + pair(sh, sw) + ", pad_begin=" + pair(top, left) +
+           ", pad_end=" + pair(bottom, right) + ", dilation=" + pair(dh, dw) +
+           ", groups=" + std::to_string(groups) + ")";
+  }
+  shape source() const { return {n, h, w, ic}; }
+  shape weight() const { return {oc, kh, kw, ic / groups}; }
+};
+
+problem problem_of(std::string const& text, std::vector<shape> const& dims,
+                   std::vector<strides> const& layouts = {},
+                   std::vector<strides> const& output_strides = {}) {
+  chain const c = parse_chain(text).value();
+  std::vector<operand_spec> specs(c.operands.size());
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i].empty()) continue;
+    specs[i] = dense_desc(c.operands[i].type, dims[i]);
+    if (i < layouts.size() && !layouts[i].empty()) specs[i]->strides = layouts[i];
+  }
+  auto p = make_problem(c, specs, output_strides);
+  if (!p.ok()) FAIL(p.error().message);
+  return p.value();
+}
+problem problem_of(conv const& v, std::string const& steps) {
+  return problem_of(v.text() + steps, {v.source(), v.weight()});
+}
+
+/// Runs on every level; every kernel must be of the level that was asked for.
+void check_all(problem p, check_options options = {}, bool everywhere = false) {
+  jit_backend const jit;
+  for (isa level : levels()) {
+    p.max_isa = level;
+    auto const k = jit.build(p);
+    REQUIRE_MESSAGE(k.ok(), k.error().message);
+    CHECK((*k)->stages()[0].implementation.starts_with("jit:" + std::string(name_of(level)) + ":"));
+    for (std::size_t i = 0; i < (everywhere ? std::size(all_placements) : 1); ++i) {
+      options.where = all_placements[(options.seed + i) % std::size(all_placements)];
+      outcome const r = check_kernel(**k, p, options);
+      CHECK_MESSAGE(r.ok(), name_of(level), ": ", r.text);
+    }
+  }
+}
+
+/// Dense operands in, the dense output out.
+template <class T>
+std::vector<T> run_dense(problem const& p, std::vector<void const*> const& operands) {
+  auto const k = jit_backend{}.build(p);
+  REQUIRE_MESSAGE(k.ok(), k.error().message);
+  call_args args;
+  std::vector<packed_weight> packed(operands.size());
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    tensor_desc const& d = p.operands[i];
+    args.operands[i] = operands[i];
+    if (p.chain.operands[i].role != role::weight) continue;
+    auto w =
+        (*k)->pack(static_cast<int>(i), tensor_view{operands[i], d.type, d.dims, d.strides, false});
+    REQUIRE(w.ok());
+    packed[i] = *w;
+    args.operands[i] = packed[i].data();
+  }
+  std::vector<T> out(static_cast<std::size_t>(element_count(p.outputs[0].dims)));
+  args.outputs[0] = out.data();
+  buffer scratch((*k)->scratch_bytes());
+  args.scratch = scratch.data();
+  auto const call = (*k)->make_invocation();
+  REQUIRE(call.ok());
+  (*call)->repoint(args);
+  CHECK((*call)->run() == code::ok);
+  return out;
+}
+
+/// Ones in, ones as weights: each output counts its taps. On every level, f32 and bf16 with an f32 output.
+std::vector<float> count_taps(conv const& v, isa level, bool narrow) {
+  problem p = problem_of(v, narrow ? " [bf16 bf16 f32 f32 f32 f32]" : "");
+  p.max_isa = level;
+  auto const x = static_cast<std::size_t>(element_count(v.source())),
+             w = static_cast<std::size_t>(element_count(v.weight()));
+  std::size_t const n = x > w ? x : w;
+  if (narrow) {
+    std::vector<bfloat16> const ones(n, to_bfloat16(1));
+    return run_dense<float>(p, {ones.data(), ones.data()});
+  }
+  std::vector<float> const ones(n, 1.0F);
+  return run_dense<float>(p, {ones.data(), ones.data()});
+}
+template <class Wanted>
+void check_counts(conv const& v, Wanted&& wanted) {
+  for (isa level : levels())
+    for (bool narrow : {false, true}) {
+      std::vector<float> const out = count_taps(v, level, narrow);
+      extent const oh = conv_extent(v.h, v.kh, v.sh, v.dh, v.top, v.bottom),
+                   ow = conv_extent(v.w, v.kw, v.sw, v.dw, v.left, v.right);
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        auto const pixel = static_cast<extent>(i) / v.oc;
+        extent const y = pixel / ow % oh, x = pixel % ow;
+        CHECK(out[i] == wanted(y, x));
+      }
+    }
+}
+
+/// A sweep of unlike numbers: each call draws one of a list.
+class draw {
+ public:
+  explicit draw(std::uint64_t seed) : random_(seed) {}
+  extent operator()(std::initializer_list<extent> list) {
+    return list.begin()[random_() % list.size()];
+  }
+  extent upto(extent first, extent last) {
+    return first + static_cast<extent>(random_() % static_cast<std::uint64_t>(last - first + 1));
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+conv random_conv(draw& d) {
+  conv v;
+  do {
+    v = {};
+    v.n = d({1, 1, 2, 3});
+    v.h = d.upto(1, 12);
+    v.w = d.upto(1, 20);
+    v.kh = d({1, 2, 3, 4, 5, 7});
+    v.kw = d({1, 2, 3, 3, 4, 5, 7});
+    v.sh = d.upto(1, 3);
+    v.sw = d.upto(1, 3);
+    v.dh = d({1, 1, 2, 3});
+    v.dw = d({1, 1, 2, 3});
+    v.top = d.upto(0, 3);
+    v.bottom = d.upto(0, 3);
+    v.left = d.upto(0, 3);
+    v.right = d.upto(0, 3);
+    v.ic = d({1, 2, 3, 4, 5, 7, 15, 16, 17, 32, 33, 64});
+    v.oc = d({1, 2, 3, 4, 5, 7, 15, 16, 17, 32, 33, 64});
+  } while (!v.fits());
+  return v;
+}
+
+constexpr char const* epilogues[] = {
+    "",
+    " | add b:vector",
+    " | add b:vector | add r:tensor | relu",
+    " | add b:vector | gelu_tanh",
+    " | mul 1.702 | sigmoid | mul(%0, %2)",
+    " | mul s:scalar | add r:tensor | clip(-0.5, 6) | add q:tensor",
+};
+
+}  // namespace
+
+TEST_CASE(
+    "integer data gives the oracle's bits, whatever the kernel, stride, dilation, padding and "
+    "channels") {
+  draw d(1);
+  for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
+    conv const v = random_conv(d);
+    problem const p = problem_of(
+        v, epilogues[seed % 3] + std::string(precisions[seed / 3 % std::size(precisions)]));
+    check_all(p, {.seed = seed, .values = pattern::integers, .zero_signs = false});
+  }
+}
+
+TEST_CASE("any values, any epilogue") {
+  draw d(2);
+  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
+    conv const v = random_conv(d);
+    problem const p = problem_of(v, epilogues[seed % std::size(epilogues)] +
+                                        std::string(precisions[seed / 6 % std::size(precisions)]));
+    check_options o{.seed = seed, .values = all_patterns[1 + seed % 3]};
+    check_all(p, o);
+  }
+}
+
+// Weights of infinity at taps that are outside: 0 times infinity would be NaN, so padding must not be multiplied.
+TEST_CASE("taps outside are not multiplied: infinities and NaN among the weights") {
+  draw d(3);
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    conv const v = random_conv(d);
+    check_all(problem_of(v, seed % 2 == 0 ? "" : " [f32 bf16 f32 f32 f32 f32]"),
+              {.seed = seed, .values = pattern::specials});
+  }
+}
+
+TEST_CASE("random conv chains agree with the oracle, or are refused with a sentence") {
+  random_options o;
+  o.matmul = o.pointwise = false;
+  o.precisions.assign(std::begin(precisions), std::end(precisions));
+  jit_backend const jit;
+  int taken = 0;
+  for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
+    random_case c = make_random_case(seed, o);
+    for (isa level : levels()) {
+      c.p.max_isa = level;
+      outcome const r = run_problem(jit, c.p,
+                                    {.seed = seed,
+                                     .where = all_placements[seed % std::size(all_placements)],
+                                     .values = all_patterns[seed / 4 % 4]});
+      if (r.supported) {
+        ++taken;
+        CHECK_MESSAGE(r.ok(), name_of(level), ": ", r.text);
+      } else {
+        CHECK(r.text.starts_with("sinter: "));
+      }
+    }
+  }
+  CHECK(taken > 500);
+}
+
+TEST_CASE("strided views: gaps of NaN stay where they are") {
+  draw d(4);
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    conv const v = random_conv(d);
+    extent const oh = conv_extent(v.h, v.kh, v.sh, v.dh, v.top, v.bottom),
+                 ow = conv_extent(v.w, v.kw, v.sw, v.dw, v.left, v.right);
+    extent const pixel = v.ic + d({0, 1, 3}), row = pixel * v.w + d({0, 5}),
+                 image = row * v.h + d({0, 7});
+    extent const to = v.oc + d({0, 1, 3}), to_row = to * ow + d({0, 5}),
+                 to_image = to_row * oh + d({0, 7});
+    check_all(
+        problem_of(
+            v.text() + " | add r:tensor" + std::string(precisions[seed % std::size(precisions)]),
+            {v.source(), v.weight(), {v.n, oh, ow, v.oc}},
+            {{image, row, pixel, 1}, {}, {to_image, to_row, to, 1}}, {{to_image, to_row, to, 1}}),
+        {.seed = seed, .values = seed % 2 == 0 ? pattern::integers : pattern::nan_rows}, true);
+  }
+}
+
+TEST_CASE("1x1 convolutions of every width and many images are one long row") {
+  std::uint64_t seed = 0;
+  for (std::string_view precision : precisions)
+    for (extent n : {1, 2, 3})
+      for (extent w = 1; w <= 20; ++w)
+        for (extent s : {1, 2})
+          check_all(problem_of({.n = n, .h = 5, .w = w, .ic = 17, .oc = 40, .sh = s, .sw = s},
+                               " | add b:vector | add r:tensor | relu" + std::string(precision)),
+                    {.seed = ++seed});
+}
+
+TEST_CASE(
+    "the source in any memory order is refused unless channels are adjacent; images may be "
+    "anywhere") {
+  check_all(problem_of("conv2d(x, w, pad_begin=1x1, pad_end=1x1)", {{2, 5, 6, 7}, {9, 3, 3, 7}},
+                       {{7, 6 * 14, 14, 1}}));  // image inside of column
+  check_all(problem_of("conv2d(x, w, pad_begin=1x1, pad_end=1x1)", {{2, 5, 6, 7}, {9, 3, 3, 7}},
+                       {{5 * 6 * 7, 7, 5 * 7, 1}}));  // columns outside of rows
+  check_all(problem_of("conv2d(x, w)", {{2, 5, 6, 7}, {9, 3, 3, 7}}, {{0, 0, 0, 1}}));  // one pixel
+}
+
+TEST_CASE("weights in any order and precision pack to the same panels") {
+  for (std::string_view precision : {"", " [bf16]"}) {
+    conv const v{.h = 6,
+                 .w = 7,
+                 .ic = 5,
+                 .oc = 37,
+                 .kh = 3,
+                 .kw = 3,
+                 .top = 1,
+                 .bottom = 1,
+                 .left = 1,
+                 .right = 1};
+    problem const p = problem_of(v, std::string(precision));
+    auto const k = jit_backend{}.build(p);
+    REQUIRE(k.ok());
+    std::vector<float> ohwi(37 * 9 * 5), oihw(37 * 9 * 5);
+    for (std::size_t o = 0; o < 37; ++o)
+      for (std::size_t t = 0; t < 9; ++t)
+        for (std::size_t i = 0; i < 5; ++i)
+          ohwi[(o * 9 + t) * 5 + i] = oihw[(o * 5 + i) * 9 + t] =
+              static_cast<float>(o * 100 + t * 10 + i) / 7.0F;
+    auto const a = (*k)->pack(1, view(ohwi.data(), {37, 3, 3, 5}));
+    auto const b = (*k)->pack(1, sinter::oihw(oihw.data(), 37, 5, 3, 3));
+    REQUIRE(a.ok());
+    REQUIRE(b.ok());
+    REQUIRE(a->storage->size() == b->storage->size());
+    CHECK(std::memcmp(a->data(), b->data(), a->storage->size()) == 0);
+  }
+}
+
+// Faults that others had.
+TEST_CASE("ones: a 2x2 of ones is 4, and every output counts its taps") {
+  for (extent c : {1, 2, 3, 5})
+    for (extent oc : {1, 3})
+      for (extent k : {1, 2, 3, 5, 7})
+        check_counts({.h = k, .w = k, .ic = c, .oc = oc, .kh = k, .kw = k},
+                     [&](extent, extent) { return static_cast<float>(c * k * k); });
+}
+
+TEST_CASE("a stride larger than the kernel") {
+  conv const v{.h = 67, .w = 4, .ic = 32, .oc = 48, .sh = 3, .left = 1};
+  check_counts(v, [](extent, extent x) { return x == 0 ? 0.0F : 32.0F; });
+  for (auto const& [k, s] : {std::pair<extent, extent>{2, 5}, {3, 4}})
+    for (extent pad : {0, 1, 2})
+      check_all(problem_of({.h = 23,
+                            .w = 17,
+                            .ic = 5,
+                            .oc = 33,
+                            .kh = k,
+                            .kw = k,
+                            .sh = s,
+                            .sw = s,
+                            .top = pad,
+                            .left = pad},
+                           ""),
+                {.values = pattern::integers});
+}
+
+TEST_CASE("asymmetric padding: outputs count the taps inside") {
+  auto const count = [](extent o, extent in, extent k, extent s, extent d, extent pad) {
+    extent n = 0;
+    for (extent t = 0; t < k; ++t) {
+      extent const at = o * s - pad + t * d;
+      n += at >= 0 && at < in ? 1 : 0;
+    }
+    return n;
+  };
+  for (extent k = 1; k <= 5; ++k)
+    for (extent s = 1; s <= 3; ++s)
+      for (extent d = 1; d <= 3; ++d)
+        for (extent left = 0; left <= 3; ++left)
+          for (extent right = 0; right <= 3; ++right)
+            for (extent w = 1; w <= 20; w += 1 + (k + s + d) % 3) {
+              conv const v{.h = 2,
+                           .w = w,
+                           .ic = 3,
+                           .oc = 2,
+                           .kh = 2,
+                           .kw = k,
+                           .sw = s,
+                           .dw = d,
+                           .top = right,
+                           .bottom = left,
+                           .left = left,
+                           .right = right};
+              if (!v.fits()) continue;
+              check_counts(v, [&](extent y, extent x) {
+                return static_cast<float>(3 * count(x, w, k, s, d, left) *
+                                          count(y, 2, 2, 1, 1, right));
+              });
+            }
+  conv const v{.w = 64, .kw = 4, .left = 1, .right = 2};
+  check_counts(v, [](extent, extent x) {
+    return x == 0 ? 3.0F : x <= 61 ? 4.0F : x == 62 ? 3.0F : 2.0F;
+  });
+}
+
+TEST_CASE("few channels in and out, 11x11 with stride 4, images of one pixel") {
+  std::uint64_t seed = 0;
+  for (std::string_view precision : {"", " [bf16]"}) {
+    for (extent ic : {1, 2, 3, 4, 5, 7, 15, 17})
+      for (extent oc : {1, 2, 3, 4, 5, 7, 15, 17})
+        for (extent s : {1, 2}) {
+          check_all(problem_of({.n = 2,
+                                .h = 9,
+                                .w = 10,
+                                .ic = ic,
+                                .oc = oc,
+                                .kh = 3,
+                                .kw = 3,
+                                .sh = s,
+                                .sw = s,
+                                .top = 1,
+                                .bottom = 1,
+                                .left = 1,
+                                .right = 1},
+                               " | add b:vector" + std::string(precision)),
+                    {.seed = ++seed}, true);
+          check_all(problem_of({.ic = ic, .oc = oc, .sh = s, .sw = s}, std::string(precision)),
+                    {.seed = ++seed});
+        }
+    check_all(problem_of({.h = 31,
+                          .w = 31,
+                          .ic = 64,
+                          .oc = 3,
+                          .kh = 11,
+                          .kw = 11,
+                          .sh = 4,
+                          .sw = 4,
+                          .top = 2,
+                          .bottom = 2,
+                          .left = 2,
+                          .right = 2},
+                         std::string(precision)));
+  }
+}
+
+TEST_CASE("padding all around a single pixel: whole rows of outputs without a tap") {
+  for (std::string_view precision : precisions)
+    check_all(problem_of({.h = 1,
+                          .w = 1,
+                          .ic = 3,
+                          .oc = 5,
+                          .kh = 2,
+                          .kw = 2,
+                          .top = 3,
+                          .bottom = 3,
+                          .left = 3,
+                          .right = 3},
+                         " | add b:vector" + std::string(precision)));
+}
+
+TEST_CASE("groups of a vector of output channels or more") {
+  std::uint64_t seed = 0;
+  for (std::string_view precision : precisions)
+    for (extent groups : {2, 3})
+      for (extent in : {1, 3, 8, 16})
+        for (extent out : {16, 17, 40})
+          check_all(problem_of({.h = 5,
+                                .w = 9,
+                                .ic = groups * in,
+                                .oc = groups * out,
+                                .kh = 3,
+                                .kw = 3,
+                                .top = 1,
+                                .bottom = 1,
+                                .left = 1,
+                                .right = 1,
+                                .groups = groups},
+                               " | add b:vector | add r:tensor" + std::string(precision)),
+                    {.seed = ++seed, .values = pattern::integers});
+}
+
+TEST_CASE("blocks of a large image, and dilated 7x7 kernels") {
+  for (std::string_view precision : {"", " [bf16]"}) {
+    check_all(problem_of({.h = 40,
+                          .w = 300,
+                          .ic = 40,
+                          .oc = 20,
+                          .kh = 3,
+                          .kw = 3,
+                          .top = 1,
+                          .bottom = 1,
+                          .left = 1,
+                          .right = 1},
+                         std::string(precision)),
+              {.values = pattern::integers});
+    check_all(problem_of({.h = 3, .w = 3000, .ic = 70, .oc = 9}, std::string(precision)),
+              {.values = pattern::integers});
+    check_all(
+        problem_of({.h = 3, .w = 3000, .ic = 70, .oc = 9, .kh = 2, .kw = 2, .sw = 2, .left = 1},
+                   std::string(precision)),
+        {.values = pattern::integers});
+    check_all(problem_of({.n = 2,
+                          .h = 20,
+                          .w = 21,
+                          .ic = 16,
+                          .oc = 24,
+                          .kh = 7,
+                          .kw = 7,
+                          .dh = 2,
+                          .dw = 2,
+                          .top = 6,
+                          .bottom = 6,
+                          .left = 6,
+                          .right = 6},
+                         std::string(precision)),
+              {.values = pattern::integers});
+  }
+}
+
+TEST_CASE("no images: nothing is done") {
+  for (std::string_view precision : precisions)
+    check_all(problem_of({.n = 0, .h = 4, .w = 4, .ic = 3, .oc = 5, .kh = 3, .kw = 3},
+                         std::string(precision)));
+}
+
+TEST_CASE("one kernel serves every number of images, height and width") {
+  jit_backend const jit;
+  for (std::string_view precision : precisions)
+    for (char const* form :
+         {"conv2d(x, w, pad_begin=1x1, pad_end=1x1)", "conv2d(x, w, stride=2x2)"})
+      for (isa level : levels())
+        for (extent k : {1, 3}) {
+          chain const c = parse_chain(form + std::string(" | add b:vector | add r:tensor | relu") +
+                                      std::string(precision))
+                              .value();
+          std::vector<operand_spec> specs(c.operands.size());
+          specs[0] = tensor_desc{c.operands[0].type, {dynamic, dynamic, dynamic, 19}, {}};
+          specs[1] = dense_desc(c.operands[1].type, {45, k, k, 19});
+          auto wanted = make_problem(c, specs);
+          REQUIRE_MESSAGE(wanted.ok(), wanted.error().message);
+          wanted->max_isa = level;
+          auto const kernel = jit.build(*wanted);
+          REQUIRE_MESSAGE(kernel.ok(), kernel.error().message);
+          auto const generated = jit::process_cache().counters().generated;
+          std::uint64_t seed = 0;
+          for (extent n : {0, 1, 2})
+            for (extent h : {3, 4, 9})
+              for (extent w : {3, 8, 13, 40}) {
+                shape const dims[] = {{n, h, w, 19}};
+                auto const p = resolve(*wanted, dims);
+                REQUIRE_MESSAGE(p.ok(), p.error().message);
+                outcome const r = check_kernel(**kernel, *p, {.seed = ++seed}, true);
+                CHECK_MESSAGE(r.ok(), r.text);
+              }
+          CHECK(jit::process_cache().counters().generated == generated);
+        }
+}
+
+TEST_CASE("a chain too long for one copy per pixel gets its epilogue in a loop") {
+  std::string text = "";
+  for (int i = 0; i < 12; ++i) text += i % 2 == 0 ? " | gelu_erf" : " | mish";
+  conv const v{.h = 4, .w = 13, .ic = 4, .oc = 50, .kh = 3, .kw = 3, .top = 1, .left = 1};
+  for (std::string_view precision : {"", " [bf16]"})
+    check_all(problem_of(v, text + std::string(precision)), {.values = pattern::integers});
+  std::string many = "";
+  for (int i = 0; i < 20; ++i) many += " | add r" + std::to_string(i) + ":tensor";
+  check_all(problem_of(v, many));
+}
+
+TEST_CASE("addends of every broadcast shape") {
+  std::uint64_t seed = 0;
+  conv const v{.n = 3,
+               .h = 5,
+               .w = 6,
+               .ic = 4,
+               .oc = 6,
+               .kh = 3,
+               .kw = 3,
+               .top = 1,
+               .bottom = 1,
+               .left = 1,
+               .right = 1};
+  for (shape const& dims :
+       {shape{6}, shape{3, 1, 1, 1}, shape{5, 1, 1}, shape{6, 1}, shape{1, 5, 6, 1},
+        shape{3, 1, 6, 6}, shape{3, 5, 1, 6}, shape{1, 1, 1, 6}})
+    for (std::string_view precision : {"", " [bf16]"})
+      for (extent k : {1, 3}) {
+        conv u = v;
+        u.kh = u.kw = k;
+        if (k == 1) u.top = u.bottom = u.left = u.right = 0;
+        check_all(problem_of(u.text() + " | add r:tensor" + std::string(precision),
+                             {u.source(), u.weight(), dims}),
+                  {.seed = ++seed});
+      }
+}
+
+TEST_CASE("an operand that shares memory with the output") {
+  chain const c =
+      parse_chain("conv2d(x, w, pad_begin=1x1, pad_end=1x1) | add r:tensor | tanh").value();
+  std::vector<operand_spec> specs(c.operands.size());
+  specs[0] = dense_desc(dtype::f32, {1, 7, 9, 6});
+  specs[1] = dense_desc(dtype::f32, {41, 3, 3, 6});
+  specs[2] = dense_desc(dtype::f32, {1, 7, 9, 41});
+  auto const p = make_problem(c, specs, {}, numerics::strict, 2);
+  REQUIRE_MESSAGE(p.ok(), p.error().message);
+  check_all(*p);
+}
+
+TEST_CASE("what is refused is refused with a sentence") {
+  jit_backend const jit;
+  auto const refused = [&](problem const& p, std::string_view part) {
+    verdict const v = jit.supports(p);
+    CHECK_FALSE(v);
+    CHECK_MESSAGE(v.reason.find(part) != std::string::npos, v.reason);
+    CHECK(v.reason.starts_with("sinter: "));
+    CHECK_FALSE(jit.build(p).ok());
+  };
+  refused(problem_of("conv2d(x, w)", {{1, 4, 4, 3}, {5, 3, 3, 3}}, {{48, 4, 1, 16}}),
+          "operand 'x' has the stride 16 along its channels");
+  refused(problem_of("conv2d(x, w)", {{1, 4, 4, 3}, {5, 3, 3, 3}}, {}, {{20, 2, 1, 4}}),
+          "output 'out' has the stride 4");
+  refused(problem_of("conv2d(x, w) | add r:tensor", {{1, 4, 4, 3}, {5, 3, 3, 3}, {1, 2, 2, 5}},
+                     {{}, {}, {20, 2, 1, 4}}),
+          "operand 'r'");
+  refused(problem_of("conv2d(x, w:tensor)", {{1, 4, 4, 3}, {5, 3, 3, 3}}),
+          "operand 'w' of conv2d is a tensor");
+  refused(problem_of("conv2d(x, w, groups=4)", {{1, 5, 5, 4}, {4, 3, 3, 1}}),
+          "4 groups of 1 output channels");
+  refused(problem_of("conv1d(x, w)", {{1, 5, 4}, {4, 3, 4}}), "conv1d");
+  refused(problem_of("conv3d(x, w)", {{1, 5, 5, 5, 4}, {4, 3, 3, 3, 4}}), "conv3d");
+}
