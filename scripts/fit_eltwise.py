@@ -116,6 +116,14 @@ def mills_weight(t, y):
     return 1 / (y * tolerance)
 
 
+def mills_rest(t):
+    return (mills(t) - mpf(1) / 2) / t
+
+
+def mills_rest_weight(t, y):
+    return mills_weight(t, mills(t)) * t
+
+
 def log1p_over(t):
     return log1p(t) / t if t != 0 else mpf(1)
 
@@ -131,6 +139,7 @@ FITS = {
     'exp2_floor3': lambda: exp2_floor(3),
     # 2^f on [-1/2, 1/2]: the fraction left by rounding to nearest
     'exp2_near5': lambda: fit(lambda f: mpf(2) ** f, -0.5, 0.5, 5, fixed={0: 1}),
+    'exp2_near6': lambda: fit(lambda f: mpf(2) ** f, -0.5, 0.5, 6, fixed={0: 1}),
     # e^r on [-ln2/2, ln2/2], a little more for the rounding of the quotient
     'exp5': lambda: fit(exp, -0.3475, 0.3475, 5, fixed={0: 1, 1: 1}),
     'exp6': lambda: fit(exp, -0.3475, 0.3475, 6, fixed={0: 1, 1: 1}),
@@ -148,8 +157,9 @@ FITS = {
     # log(1 + e) / e for e in [0, 1]
     'log1p3_3': lambda: fit(log1p_over, 0, 1, 3, 3, fixed={0: 1}),
     'log1p4_3': lambda: fit(log1p_over, 0, 1, 4, 3, fixed={0: 1}),
-    'mills3_4': lambda: fit(mills, 0, 13.3, 3, 4, weight=mills_weight, points=200, fixed={0: 0.5}),
-    'mills4_5': lambda: fit(mills, 0, 13.3, 4, 5, weight=mills_weight, points=200, fixed={0: 0.5}),
+    # (R(t) - 1/2) / t for the tail R of the normal distribution
+    'mills_rest3_4': lambda: fit(mills_rest, 1e-6, 14.5, 3, 4, weight=mills_rest_weight, points=200),
+    'mills_rest2_3': lambda: fit(mills_rest, 1e-6, 14.5, 2, 3, weight=mills_rest_weight, points=200),
 }
 
 if __name__ == '__main__':

@@ -27,10 +27,8 @@ void all_of(unary_case const& c, std::vector<isa> const& levels) {
       std::vector<float> in(block), out(block);
       std::vector<double> want(block);
       for (std::uint64_t first = half << 31; first < (half + 1) << 31; first += block) {
-        for (std::size_t i = 0; i < block; ++i) {
-          in[i] = std::bit_cast<float>(static_cast<std::uint32_t>(first + i));
-          want[i] = exact(c, in[i]);
-        }
+        for (std::size_t i = 0; i < block; ++i) in[i] = std::bit_cast<float>(static_cast<std::uint32_t>(first + i));
+        exact(c, in, want);
         for (std::size_t l = 0; l < levels.size(); ++l) {
           loops[l].run({in.data()}, {out.data()}, block / 16);
           for (std::size_t i = 0; i < block; ++i) judge(c, in[i], out[i], want[i], mine[l]);

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <limits>
 #include <sinter/reference/scalar.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,12 +23,17 @@ struct unary_case {
   op code;
   float alpha = 0, beta = 0;
 };
-inline double exact(unary_case const& c, float x) {
-  double y = 0;
+/// The oracle's values; the op is looked up once.
+inline void exact(unary_case const& c, std::span<float const> in, std::span<double> want) {
   visit_pointwise(c.code, [&]<op Code>() {
     if constexpr (row_of(Code).kind == op_class::unary)
-      y = unary_meaning<Code>(static_cast<double>(x), static_cast<double>(c.alpha), static_cast<double>(c.beta));
+      for (std::size_t i = 0; i < in.size(); ++i)
+        want[i] = unary_meaning<Code>(static_cast<double>(in[i]), static_cast<double>(c.alpha), static_cast<double>(c.beta));
   });
+}
+inline double exact(unary_case const& c, float x) {
+  double y = 0;
+  exact(c, {&x, 1}, {&y, 1});
   return y;
 }
 

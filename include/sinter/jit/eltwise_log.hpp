@@ -157,42 +157,46 @@ inline void pow(lanes& e, xb::Xmm const& x, float alpha, float beta) {
   if (alpha != 1) a.vmulps(x, x, a.constant(alpha));
 }
 
-/// max(x, 0) - t g, g = e^(-t^2 / 2) R(t) = 1 - Phi(t), t = |x|; R is the rational fit mills3_4: 2^-25.5 for t <= 1. The
-/// power is scaled by 2^24 and R by 2^-24, so that no factor is denormal before g is. Fits exp2_floor6, exp2_near5.
+/// max(x, 0) - t g with t = |x|, g = 1 - Phi(t) = e^(-t^2 / 2) R(t). R(t) = 1/2 + t N(t) / Q(t), so that rounding errors of
+/// the quotient fade with t. Fits mills_rest3_4: 2^-27 for t <= 1; exp2_floor6, exp2_near6: 2^-28. The power is scaled by
+/// 2^24 and R by 2^-24, so that no factor is denormal before g is.
 inline void gelu_erf(lanes& e, xb::Xmm const& x) {
   auto& a = e.a;
   constexpr float s = 0x1p-24F, big = 0x1p24F;
   constexpr float half_log2_e = 0x1.715476p-1F;
-  xb::Xmm const y = e.t(0), g = e.t(1), f = e.t(2), p = e.t(3);
-  a.vandps(y, x, a.constant_bits(0x7fffffff));
-  a.vminps(y, y, a.constant(14.5F));  // a NaN is lost here and kept in max(x, 0)
-  e.horner(g, y, {s * 0x1.b8255cp-7F, s * 0x1.aa04f8p-4F, s * 0x1.56b6c6p-2F, s * 0.5F});
-  e.horner(f, y, {0x1.13ee32p-5F, 0x1.0a81eap-2F, 0x1.c1e7f2p-1F, 0x1.779d80p+0F, 1});
+  xb::Xmm const t = e.t(0), g = e.t(1), f = e.t(2), p = e.t(3);
+  auto const set_t = [&] {
+    a.vandps(t, x, a.constant_bits(0x7fffffff));
+    a.vminps(t, t, a.constant(14.5F));  // a NaN is lost here and kept in max(x, 0)
+  };
+  set_t();
+  e.horner(g, t, {s * -0x1.e5b1e2p-7F, s * -0x1.ba3ef0p-4F, s * -0x1.499972p-2F, s * -0x1.988448p-2F});
+  e.horner(f, t, {0x1.e5b600p-6F, 0x1.ea9a0ap-3F, 0x1.abd8e2p-1F, 0x1.6ef7e0p+0F, 1});
   a.vdivps(g, g, f);
-  a.vmulps(y, y, y);
-  a.vmulps(y, y, a.constant(-half_log2_e));
+  a.vfmadd213ps(g, t, a.constant(s * 0.5F));
+  a.vmulps(t, t, t);
+  a.vmulps(t, t, a.constant(-half_log2_e));
   if (e.wide()) {
-    a.vreduceps(f, y, 0x09);
+    a.vreduceps(f, t, 0x09);
     e.horner(p, f, {big * 0x1.c4456ep-13F, big * 0x1.47373ap-10F, big * 0x1.3cfd82p-7F, big * 0x1.c68af6p-5F,
                     big * 0x1.ebfd3ap-3F, big * 0x1.62e42cp-1F, big});
-    a.vscalefps(p, p, y);
+    a.vscalefps(p, p, t);
   } else {
     constexpr float magic = round_magic + 24;
-    a.vmaxps(y, y, a.constant(-150));
-    a.vaddps(f, y, a.constant(magic));
+    a.vmaxps(t, t, a.constant(-150));
+    a.vaddps(f, t, a.constant(magic));
     a.vsubps(p, f, a.constant(magic));
-    a.vsubps(y, y, p);
-    e.horner(p, y, {0x1.5be724p-10F, 0x1.3ce940p-7F, 0x1.c6b6c0p-5F, 0x1.ebf9c0p-3F, 0x1.62e42ap-1F, 1});
+    a.vsubps(t, t, p);
+    e.horner(p, t, {0x1.417a84p-13F, 0x1.5f094ap-10F, 0x1.3b2dd2p-7F, 0x1.c6af7ap-5F, 0x1.ebfbdcp-3F, 0x1.62e430p-1F, 1});
     power_from_magic(e, f);
     a.vmulps(p, p, f);
   }
   a.vmulps(g, g, p);
-  a.vandps(y, x, a.constant_bits(0x7fffffff));
+  set_t();
   a.vandps(p, x, a.constant(-0.0F));
-  a.vminps(y, y, a.constant(14.5F));
   e.zero(f);
   a.vmaxps(x, f, x);
-  a.vfnmadd231ps(x, y, g);
+  a.vfnmadd231ps(x, t, g);
   a.vorps(x, x, p);  // g may be 0 where x is negative
 }
 
