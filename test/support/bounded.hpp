@@ -38,6 +38,7 @@ struct bounded {
 /// How accurate the steps of the backend under test claim to be.
 struct accuracy {
   double scale = 1;  ///< multiplies what is promised for exp, log, tanh and what is made of them
+  double absolute = 0;  ///< added to that: units of u * (1 + |result|)
 };
 
 namespace bounds {
@@ -151,6 +152,7 @@ bounded unary(step const& s, bounded const& a, accuracy const& allowed) {
   }
   double floor = 0;
   double const relative = promised(s, a.value, floor) * allowed.scale;
+  if (relative > 0 && std::isfinite(value)) error += allowed.absolute * unit * (1 + std::abs(value));
   return settled(value, error, rounds_once(Code) ? 1 : relative, floor * allowed.scale,
                  rounds_once(Code));
 }
