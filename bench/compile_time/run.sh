@@ -3,8 +3,8 @@
 #
 #   ./run bench compile_time [RUNS]      default: 5 runs of each
 #
-# The bars are for g++ 12; each of its lines says PASS or over beside its bar. It never fails on a time: the machine may be slow or busy. It fails where
-# something does not compile.
+# The bars are for g++ 12; its lines say PASS or over beside them. A time never makes it fail, since the machine may be
+# slow or busy; a program that does not compile does.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
