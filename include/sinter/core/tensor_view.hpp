@@ -9,7 +9,6 @@
 #include <concepts>
 #include <cstdint>
 #include <iterator>
-#include <ranges>
 #include <type_traits>
 
 #include "dtype.hpp"
@@ -118,10 +117,14 @@ concept eigen_like = requires(M& m) {
   { m.colStride() } -> std::convertible_to<extent>;
   { m.data() } -> std::convertible_to<void const*>;
 };
+template <class T>
+concept element_reference = std::is_lvalue_reference_v<T> && element<std::remove_reference_t<T>>;
+/// std::vector, std::array, std::span, an array and what looks like them. (Not std::ranges: <ranges> is dear.)
 template <class R>
-concept contiguous_elements = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
-                              element<std::ranges::range_value_t<R>> && !mdspan_like<std::remove_cvref_t<R>> &&
-                              !eigen_like<std::remove_cvref_t<R>>;
+concept contiguous_elements = requires(R& r) {
+  { *std::data(r) } -> element_reference;
+  { std::size(r) } -> std::convertible_to<std::size_t>;
+} && !mdspan_like<std::remove_cvref_t<R>> && !eigen_like<std::remove_cvref_t<R>>;
 
 namespace detail {
 template <class P>
@@ -134,8 +137,8 @@ constexpr basic_view<Void> as_view(basic_view<Void> const& v) {
 }
 template <contiguous_elements R>
 constexpr auto as_view(R&& range) {
-  auto* p = std::ranges::data(range);
-  auto v = view(p, shape{static_cast<extent>(std::ranges::size(range))});
+  auto* p = std::data(range);
+  auto v = view(p, shape{static_cast<extent>(std::size(range))});
   v.flat = true;
   return v;
 }
