@@ -1,6 +1,6 @@
 # Sourced by ./run: finds what Sinter's build needs, and installs only what is missing.
 #
-#   setup demo     a compiler, CMake, Ninja, oneDNN, Xbyak
+#   setup demo     a compiler, CMake, Ninja, oneDNN, Xbyak, nlohmann-json
 #   setup test     those, and doctest, Google Benchmark and pkg-config
 #
 # How each thing is found: a program on PATH, or a header under CMAKE_PREFIX_PATH, .deps/prefix,
@@ -84,6 +84,7 @@ missing_packages() {
   command -v ninja >/dev/null || echo ninja-build
   have_dnnl || echo libdnnl-dev
   have_xbyak || echo libxbyak-dev
+  find_header nlohmann/json.hpp >/dev/null || echo nlohmann-json3-dev
   [ "$1" = demo ] && return
   find_header doctest/doctest.h >/dev/null || echo doctest-dev
   find_header benchmark/benchmark.h >/dev/null || echo libbenchmark-dev
@@ -98,6 +99,7 @@ describe_package() {
     ninja-build) echo "Ninja" ;;
     libdnnl-dev) echo "oneDNN $min_dnnl or newer (found: $(dnnl_version || echo none))" ;;
     libxbyak-dev) echo "Xbyak $min_xbyak or newer (found: $(xbyak_version || echo none))" ;;
+    nlohmann-json3-dev) echo "nlohmann-json" ;;
     doctest-dev) echo "doctest" ;;
     libbenchmark-dev) echo "Google Benchmark" ;;
     pkgconf) echo "pkg-config" ;;
