@@ -182,6 +182,10 @@ inline bool is_single(problem const& p, value_ref v) {
   return v.kind == value_kind::constant ||
          element_count(p.operands[static_cast<std::size_t>(v.index)].dims) == 1;
 }
+inline bool is_single_f32(problem const& p, value_ref v) {
+  return v.kind == value_kind::operand && is_single(p, v) &&
+         p.operands[static_cast<std::size_t>(v.index)].type == dtype::f32;
+}
 constexpr bool is_comparison(op code) { return code >= op::eq && code <= op::ge; }
 
 inline translation binary(problem const& p, step const& s, bool swapped, value_ref rhs) {
@@ -196,7 +200,7 @@ inline translation binary(problem const& p, step const& s, bool swapped, value_r
     if (swapped) return no("the running value is its slope");
     if (rhs.kind == value_kind::constant)
       return {{{form::eltwise, dnnl_eltwise_relu, c.constants[int{rhs.index}], 0, {}, -1}}, {}};
-    if (!is_dense_vector(p, rhs))
+    if (!is_dense_vector(p, rhs) && !is_single_f32(p, rhs))
       return no("its slope is not one f32 value for each channel, next to each other");
     return {{{form::prelu, dnnl_alg_kind_undef, 0, 0, rhs, -1}}, {}};
   }

@@ -55,6 +55,12 @@ inline verdict check_structure(problem const& p) {
     if (s.args[i].kind != value_kind::operand)
       return no("takes the operands of a contraction as they are in memory; " +
                 step_name(c, c.anchor()) + " reads " + sinter::detail::describe(c, s.args[i]));
+  // Mixed dtypes are accepted by oneDNN 3.7 and give wrong sums; integers await their own rules.
+  dtype const src = p.operands[at(s.args[0].index)].type, wt = p.operands[at(s.args[1].index)].type;
+  if (src != wt || !is_floating(src) || src != c.precision.src || wt != c.precision.weight)
+    return no("multiplies operands of one floating dtype, that of the precision; " +
+              step_name(c, c.anchor()) + " reads " + std::string(sinter::name_of(src)) + " and " +
+              std::string(sinter::name_of(wt)));
   if (s.args[0] == s.args[1]) return no("takes two operands for a contraction, not one twice");
   operand const& weight = c.operands[int{s.args[1].index}];
   if (weight.role == role::weight && c.uses(s.args[1]) > 1)
