@@ -16,7 +16,6 @@
 #include <utility>
 
 namespace sinter_test {
-using namespace sinter;
 
 enum class placement : unsigned char {
   end,      ///< the last byte is the last one before the guard page
