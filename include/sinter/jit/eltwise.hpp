@@ -20,6 +20,8 @@ struct error_bound {
   float ulp = 0.5F;
   float above = -std::numeric_limits<float>::infinity();
   float relative = 0;
+  /// AVX-512: a shorter form of this relative error stands where the value is only stored as bf16; 0: there is none.
+  float for_bf16 = 0;
 };
 
 struct eltwise_row {
@@ -42,7 +44,7 @@ inline constexpr eltwise_row eltwise_table[] = {
     {op::log, 4, 3, false, {4}},
     {op::tanh, 3, 3, false, {4}},
     {op::sigmoid, 2, 2, false, {4}},
-    {op::gelu_tanh, 3, 3, false, {4, -1, 0x1p-16F}},
+    {op::gelu_tanh, 3, 3, false, {4, -1, 0x1p-16F, 0x1p-12F}},
     {op::gelu_erf, 4, 4, false, {4, -1, 0x1p-16F}},
     {op::swish, 3, 3, false, {6, -1, 0x1p-16F}},
     {op::hardsigmoid, 1, 1, false, {}},
@@ -99,10 +101,11 @@ class eltwise_code {
   /// At least temporaries_of() vector registers; a mask register from AVX-512 on.
   eltwise_code(assembler& a, std::span<int const> temporaries, int mask) : e_(a, temporaries, mask) {}
 
-  /// x = op(x), op of class unary.
-  void unary(op code, float alpha, float beta, int x) {
+  /// x = op(x), op of class unary. `for_bf16`: nothing but a store as bf16 follows.
+  void unary(op code, float alpha, float beta, int x, bool for_bf16 = false) {
     auto& a = e_.a;
     xb::Xmm const v = e_.v(x);
+    if (for_bf16 && a.masks() && code == op::gelu_tanh) return emit::gelu_tanh_for_bf16(e_, v);
     switch (code) {
       case op::relu: return emit::relu(e_, v);
       case op::leaky_relu: return emit::leaky(e_, v, a.constant(alpha));

@@ -187,18 +187,24 @@ inline void mish(lanes& e, xb::Xmm const& x) {
   a.vmulps(x, x, m);
 }
 
-/// x / (1 + 2^y), y = -2 log2(e) sqrt(2/pi) (x + 0.044715 x^3). Below -1 the error of y, which grows with |y| up to
-/// 150, is what 2^-16 allows. Fits exp2_floor5, exp2_near5: 2^-23.6, 2^-23.3.
-inline void gelu_tanh(lanes& e, xb::Xmm const& x) {
+/// y = -2 log2(e) sqrt(2/pi) (x + 0.044715 x^3), and 1 / (1 + 2^y) is what x is multiplied by. f: a temporary.
+inline void gelu_tanh_exponent(lanes& e, xb::Xmm const& x, xb::Xmm const& y, xb::Xmm const& f) {
   auto& a = e.a;
-  constexpr float c1 = -2.30220819F, c3 = -0.102943240F;  // 2 log2(e) sqrt(2/pi) (1, 0.044715)
-  constexpr float s = gate_scale;
-  xb::Xmm const f = e.t(0), y = e.t(1), d = e.t(2);
-  keep_finite_where_shut(e, x, true, f);
+  constexpr float c1 = -0x1.26aec2p+1F, c3 = -0x1.a5a7d0p-4F;
   a.vmulps(f, x, x);
   e.set(y, c1);
   a.vfmadd231ps(y, f, a.constant(c3));
   a.vmulps(y, y, x);
+}
+
+/// Below -1 the error of y, which grows with |y| up to 150, is what 2^-16 allows. Fits exp2_floor5, exp2_near5: 2^-23.6,
+/// 2^-23.3.
+inline void gelu_tanh(lanes& e, xb::Xmm const& x) {
+  auto& a = e.a;
+  constexpr float s = gate_scale;
+  xb::Xmm const f = e.t(0), y = e.t(1), d = e.t(2);
+  keep_finite_where_shut(e, x, true, f);
+  gelu_tanh_exponent(e, x, y, f);
   if (e.wide()) {
     a.vreduceps(f, y, 0x09);  // y - floor(y); 0 of an infinity
     e.horner(d, f, {s * 0x1.ebaaf0p-10F, s * 0x1.26bce2p-7F, s * 0x1.c9498ep-5F, s * 0x1.ebd6c4p-3F, s * 0x1.62e4eap-1F,
@@ -218,6 +224,23 @@ inline void gelu_tanh(lanes& e, xb::Xmm const& x) {
   }
   e.set(f, s);
   a.vdivps(f, f, d);
+  a.vmulps(x, x, f);
+}
+
+/// For a value that is only stored as bf16, with AVX-512: to 2^-12. Fit exp2_floor3 (2^-13.7), vrcp14ps (2^-14). From
+/// -10.95 down the result rounds to -0, and the divisor, scaled, is still finite.
+inline void gelu_tanh_for_bf16(lanes& e, xb::Xmm const& x) {
+  auto& a = e.a;
+  constexpr float s = 0x1p-36F;
+  xb::Xmm const f = e.t(0), y = e.t(1), d = e.t(2);
+  e.at_least(x, -10.95F, f);
+  gelu_tanh_exponent(e, x, y, f);
+  a.vreduceps(f, y, 0x09);
+  e.horner(d, f, {s * 0x1.3f8a28p-4F, s * 0x1.cf0534p-3F, s * 0x1.644388p-1F, s * 0x1.fff63cp-1F});
+  a.vscalefps(d, d, y);
+  a.vaddps(d, d, a.constant(s));
+  a.vrcp14ps(f, d);
+  a.vmulps(f, f, a.constant(s));
   a.vmulps(x, x, f);
 }
 

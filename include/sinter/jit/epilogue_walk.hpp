@@ -241,13 +241,21 @@ class epilogue_walk {
     } else if (s.code == op::cast) {
       round(s.to, x);
     } else {
-      with_temporaries(n.temporaries, [&](eltwise_code& e, auto) { e.unary(s.code, s.alpha, s.beta, x); });
+      with_temporaries(n.temporaries, [&](eltwise_code& e, auto) { 
+        e.unary(s.code, s.alpha, s.beta, x, only_stored_as_bf16(i));
+      });
     }
     for (int r : loaded)
       if (r >= 0) give(r);
     if (s.rounded) round(chain_.precision.src, x);
     held_[index(i)] = x;
     release_arguments(i, x);
+  }
+
+  bool only_stored_as_bf16(int i) const {
+    for (output const& o : chain_.outputs)
+      if (o.value == step_ref(i) && o.type != dtype::bf16) return false;
+    return chain_.uses(step_ref(i)) == 0 && !chain_.steps[i].rounded;
   }
 
   /// Gives back what step i was the last to read, and its own value if nobody reads it.
