@@ -1,0 +1,89 @@
+// After a thread's first call, or warm_up(), a call allocates nothing. Counted by the program's own operator new.
+#include <new>
+
+#include "counting_new.hpp"
+#include "helpers.hpp"
+
+using namespace run_test;
+
+namespace {
+
+template <class F>
+long allocations_of(F&& f) {
+  long const before = allocation_count();
+  f();
+  return allocation_count() - before;
+}
+
+sinter::options by_dispatch() {
+  sinter::options o = quiet();
+  o.numerics = sinter::numerics::peer;
+  return o;
+}
+
+}  // namespace
+
+TEST_CASE("the counter counts") {
+  CHECK(allocations_of([] { ::operator delete(::operator new(1)); }) == 1);
+  CHECK(allocations_of([] { sinter::buffer const b(100); }) == 1);
+}
+
+TEST_CASE("static extents: no allocation in bound and unbound calls") {
+  for (sinter::options const& o : {on_reference(), by_dispatch()}) {
+    program const p = compile(
+        {"matmul(x, w) | add b:vector | relu -> ~h=%2", "add(~h:tensor, r:tensor) -> out=%0"},
+        {dims("x", {8, 16}), dims("w", {16, 32})}, o);
+    INFO(p->explain());
+    std::vector<float> const xs(128, 1.0F), ws(512, 1.0F), bs(32, 0.0F), rs(256, 0.0F);
+    std::vector<float> out(256);
+    sinter::packed const w = pack(p, "w", sinter::view(ws.data(), {16, 32}));
+    call_lists const lists{{{"x", sinter::view(xs.data(), {8, 16})},
+                            {"b", sinter::as_view(bs)},
+                            {"r", sinter::view(rs.data(), {8, 32})}},
+                           {&w},
+                           {{"out", sinter::view(out.data(), {8, 32})}}};
+    p->warm_up().check();
+    bool ok = true;
+    CHECK(allocations_of([&] { ok = p->warm_up().ok() && ok; }) == 0);
+    CHECK(allocations_of([&] {
+            for (int i = 0; i < 100; ++i) ok = lists.run(p).ok() && ok;
+          }) == 0);
+    CHECK(ok);
+    CHECK(out[255] == 16.0F);
+    auto call = lists.bind(p).value();
+    call();
+    CHECK(allocations_of([&] {
+            for (int i = 0; i < 100; ++i) {
+              call();
+              ok = call.repoint("x", xs.data()).ok() && ok;
+            }
+          }) == 0);
+    CHECK(ok);
+  }
+}
+
+TEST_CASE("dynamic extents: no allocation unless they grow") {
+  program const p = compile({"matmul(x, w) | relu -> ~h=%1", "square(~h:tensor) -> out=%0"},
+                            {{"x", {sinter::dynamic, 16}, {}, {}}, dims("w", {16, 32})});
+  std::vector<float> const xs(64 * 16, 1.0F), ws(512, 1.0F);
+  std::vector<float> out(64 * 32);
+  sinter::packed const w = pack(p, "w", sinter::view(ws.data(), {16, 32}));
+  bool ok = true;
+  auto const run = [&](extent m) {
+    sinter::named_view const x[] = {{"x", sinter::view(xs.data(), {m, 16})}};
+    sinter::named_output const y[] = {{"out", sinter::view(out.data(), {m, 32})}};
+    sinter::packed const* const packs[] = {&w};
+    ok = p->run(x, packs, y).ok() && ok;
+  };
+  run(32);
+  CHECK(allocations_of([&] {
+          for (extent m : {1, 32, 7, 0, 31}) run(m);
+        }) == 0);
+  CHECK(allocations_of([&] { run(64); }) == 1);  // the arena
+  CHECK(allocations_of([&] {
+          run(33);
+          run(64);
+        }) == 0);
+  CHECK(ok);
+  CHECK(out[64 * 32 - 1] == 256.0F);
+}
