@@ -258,9 +258,8 @@ class matmul_kernel final : public kernel {
 // Bindings name every member: one that is added and forgotten here does not compile.
 inline kernel_key key_of(matmul_plan const& plan, chain const& c) {
   kernel_key key('m');
-  auto const& [level, kind, direct, direct_panel, lines, taps, looped, full, tail, counts, k] =
-      plan.shape;
-  key.add(level).add(kind).add(direct).add(direct_panel).add(lines).add(taps);
+  auto const& [level, kind, direct, direct_panel, looped, full, tail, counts, k] = plan.shape;
+  key.add(level).add(kind).add(direct).add(direct_panel);
   key.add(looped).add(full).add(tail).add(counts).add(k).add(plan.accesses.size());
   for (auto const& [output, index, type, across, moves] : plan.accesses)
     key.add(output).add(index).add(type).add(across).add(moves);

@@ -1,16 +1,15 @@
-// The matrix product kernel: the loops around a tile in generated code, and the frame through which C++ drives it.
+// The matmul kernel: the loops around a tile in generated code, and the frame through which C++ drives it.
 //
-// For each panel of the second operand, for each line, for each tile of its rows: K loop, epilogue. A matmul is one line
-// of M rows. A convolution is a line for each row of output pixels; there the K loop runs once per tap, each with its own
-// offset into the first operand (no im2col). All extents but K and the width of the last panel are read from the frame,
-// so one kernel serves every M and N, every stride, and M known only at the call. What is in the cache key (matmul_shape
-// and the epilogue's chain) is what the code depends on, nothing else. Batches, copies of operands and blocks of rows
-// that fit a cache are the backend's business.
+// For each panel of the second operand, for each tile of rows: K loop, epilogue. All extents but K and the width of the
+// last panel are read from the frame, so one kernel serves every M and N, every stride, and M known only at the call.
+// What is in the cache key (matmul_shape and the epilogue's chain) is what the code depends on, nothing else. Batches,
+// copies of operands and blocks of rows that fit a cache are backend/jit_matmul.hpp's business.
 //
 // The epilogue is emitted row by row, and tiles with fewer rows enter it further down. Where registers are few, or the
 // chain so long that its code would not fit, the sums wait in the frame and one row's code runs in a loop.
 #pragma once
 
+#include "../core/buffer.hpp"
 #include "epilogue.hpp"
 #include "registers.hpp"
 #include "tile_avx2.hpp"
@@ -24,8 +23,6 @@ struct matmul_shape {
   product kind = product::f32;
   bool direct = true;         ///< the first operand is read in place; see tile
   bool direct_panel = false;  ///< and the second
-  bool lines = false;         ///< more than one line
-  bool taps = false;          ///< the K loop runs for each tap
   bool looped_epilogue = false;
   bool full_panels = false;  ///< there are panels of tile_columns(level)
   int tail_columns = 0;      ///< of the last, narrower panel; 0: there is none
@@ -53,21 +50,15 @@ struct matmul_frame {
   std::int64_t full_panels = 0;
   std::int64_t full_panel_bytes = 0;
   std::int64_t ldb = 0;                     ///< of a direct panel
-  std::int64_t blocks = 0, low_blocks = 0;  ///< row_split of one line
+  std::int64_t blocks = 0, low_blocks = 0;  ///< row_split
   std::int64_t high = 0;
-  std::int64_t lines = 1, a_line = 0;  ///< bytes from line to line
-  std::int64_t const* taps = nullptr;  ///< offsets in bytes from a row's address
-  std::int64_t const* taps_end = nullptr;
   // Written by the kernel.
   std::int64_t panels_left = 0, column = 0, rows_left = 0, spilled = 0;
-  std::int64_t lines_left = 0;
   void const* panel = nullptr;
-  void const* line = nullptr;
 
   struct access {
-    void const* origin = nullptr;  ///< of line 0, row 0, column 0
+    void const* origin = nullptr;  ///< of row 0, column 0
     std::int64_t row_stride = 0;   ///< bytes
-    std::int64_t line_step = 0;    ///< bytes from behind a line's last row to the next line
     void const* at = nullptr;      ///< written by the kernel
   };
   access accesses[max_operands + max_outputs];
@@ -114,7 +105,6 @@ class matmul_generator {
   static constexpr int frame = 7, block_count = 11;
   static constexpr tile_registers r{
       .a0 = 0, .a1 = 8, .lda = 9, .lda3 = 10, .b = 2, .count = 1, .scratch = 1, .ldb = 15};
-  static constexpr int tap = 13, row_base = 14;  ///< with taps
   static constexpr int origin_registers[] = {6, 3, 5, 12, 13, 14, 15};
   static constexpr int callee_saved[] = {3, 5, 12, 13, 14, 15};
   static constexpr register_set free_general = 1U << 1 | 1U << 2 | 1U << 8;
@@ -129,17 +119,14 @@ class matmul_generator {
   static int stack_at() { return static_cast<int>(offsetof(matmul_frame, scratch)); }
 
   int origins_in_registers() const {
-    int const all = s_.taps ? 4 : s_.direct_panel ? 6 : 7;
+    int const all = s_.direct_panel ? 6 : 7;
     return accesses_.ssize() < all ? accesses_.ssize() : all;
   }
   bool uses(int general_register) const {
     for (int i = 0; i < origins_in_registers(); ++i)
       if (origin_registers[i] == general_register) return true;
-    return (s_.taps && (general_register == tap || general_register == row_base)) ||
-           (s_.direct_panel && general_register == r.ldb);
+    return s_.direct_panel && general_register == r.ldb;
   }
-  /// The address of the current block's row 0: a0 itself where the K loop may advance it.
-  int base() const { return s_.taps ? row_base : r.a0; }
 
   void emit_full_panels() {
     xb::Label again, done;
@@ -172,22 +159,7 @@ class matmul_generator {
   // All rows of one panel.
   void emit_panel(int vectors, int tail_lanes) {
     emit_origins();
-    if (!s_.lines) return emit_line(offsetof(matmul_frame, a), vectors, tail_lanes);
-    a_.mov(g(r.count), field(offsetof(matmul_frame, lines)));
-    a_.mov(field(offsetof(matmul_frame, lines_left)), g(r.count));
-    a_.mov(g(r.count), field(offsetof(matmul_frame, a)));
-    a_.mov(field(offsetof(matmul_frame, line)), g(r.count));
-    xb::Label next_line;
-    a_.L(next_line);
-    emit_line(offsetof(matmul_frame, line), vectors, tail_lanes);
-    advance(offsetof(matmul_frame::access, line_step));
-    a_.mov(g(r.count), field(offsetof(matmul_frame, a_line)));
-    a_.add(field(offsetof(matmul_frame, line)), g(r.count));
-    a_.dec(field(offsetof(matmul_frame, lines_left)));
-    a_.jnz(next_line, xb::CodeGenerator::T_NEAR);
-  }
-  void emit_line(std::size_t first_row, int vectors, int tail_lanes) {
-    a_.mov(g(base()), field(first_row));
+    a_.mov(g(r.a0), field(offsetof(matmul_frame, a)));
     a_.mov(g(block_count), field(offsetof(matmul_frame, blocks)));
     xb::Label next_block;
     a_.align(32);
@@ -212,11 +184,10 @@ class matmul_generator {
       if (i >= origins_in_registers()) a_.mov(field(at_field(i)), to);
     }
   }
-  // To the next row or line.
-  void advance(std::size_t member) {
+  void advance_row() {
     for (int i = 0; i < accesses_.ssize(); ++i) {
       if (!accesses_[i].moves) continue;
-      xb::Address const stride = field(access_field(i, member));
+      xb::Address const stride = field(access_field(i, offsetof(matmul_frame::access, row_stride)));
       if (i < origins_in_registers()) {
         a_.add(g(origin_registers[i]), stride);
       } else {
@@ -255,7 +226,7 @@ class matmul_generator {
     }
   }
 
-  // The sums of one tile; then the base moves past its rows.
+  // The sums of one tile; then a0 moves past its rows.
   void emit_tile(int rows, int vectors, int columns) {
     tile const t{s_.kind, rows, vectors, s_.k, s_.direct, s_.direct_panel, columns};
     if (has_masks(s_.level))
@@ -263,27 +234,14 @@ class matmul_generator {
     else
       emit_sums(tile_avx2(a_, t, r), rows);
     a_.imul(g(r.count), g(r.lda), rows);
-    a_.add(g(base()), g(r.count));
+    a_.add(g(r.a0), g(r.count));
   }
   template <class Tile>
   void emit_sums(Tile t, int rows) {
     t.clear();
-    xb::Label next_tap;
-    if (s_.taps) {
-      a_.mov(g(tap), field(offsetof(matmul_frame, taps)));
-      a_.L(next_tap);
-      a_.mov(g(r.a0), a_.ptr[g(tap)]);
-      a_.add(g(r.a0), g(row_base));
-    }
     if (rows > 4) a_.lea(g(r.a1), a_.ptr[g(r.a0) + g(r.lda) * 4]);
     std::int32_t const advanced = t.multiply();
-    if (s_.taps) {
-      a_.add(g(tap), 8);
-      a_.cmp(g(tap), field(offsetof(matmul_frame, taps_end)));
-      a_.jne(next_tap, xb::CodeGenerator::T_NEAR);
-    } else if (advanced != 0) {
-      a_.sub(g(r.a0), immediate(advanced));
-    }
+    if (advanced != 0) a_.sub(g(r.a0), immediate(advanced));
     t.merge();
   }
 
@@ -298,7 +256,7 @@ class matmul_generator {
       int const first = accumulator_of(s_.level, rows, 0, 0);
       emit_epilogue(first, vectors, tail_lanes,
                     (all_vectors() & ~accumulators) | set_of_range(0, first));
-      advance(offsetof(matmul_frame::access, row_stride));
+      advance_row();
     }
   }
 
@@ -323,7 +281,7 @@ class matmul_generator {
     for (int j = 0; j < vectors; ++j)
       a_.vmovups(a_.vec(j), a_.ptr[g(r.count) + bytes(j * vector_bytes)]);
     emit_epilogue(0, vectors, tail_lanes, all_vectors() & ~set_of_range(0, vectors));
-    advance(offsetof(matmul_frame::access, row_stride));
+    advance_row();
     a_.add(field(offsetof(matmul_frame, spilled)), immediate(vectors * vector_bytes));
     a_.dec(field(offsetof(matmul_frame, rows_left)));
     a_.jnz(next_row, xb::CodeGenerator::T_NEAR);
