@@ -1,0 +1,258 @@
+// Runs groups through Google Benchmark and prints what they say beside each other.
+#include "suite.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <regex>
+
+#include <sinter/core/buffer.hpp>
+
+#include "peaks.hpp"
+
+namespace sinter_bench {
+namespace {
+
+double median(std::vector<double> v) {
+  if (v.empty()) return 0;
+  std::sort(v.begin(), v.end());
+  std::size_t const half = v.size() / 2;
+  return v.size() % 2 == 1 ? v[half] : (v[half - 1] + v[half]) / 2;
+}
+
+/// Half the distance between the quartiles, as a part of the median.
+double spread(std::vector<double> v) {
+  if (v.size() < 4) return 0;
+  double const middle = median(v);
+  std::sort(v.begin(), v.end());
+  return (v[v.size() * 3 / 4] - v[v.size() / 4]) / 2 / middle;
+}
+
+/// Collects the repetitions of each contender in nanoseconds, and passes everything on to a JSON file.
+class collector final : public benchmark::BenchmarkReporter {
+ public:
+  explicit collector(std::string const& file) {
+    if (file.empty()) return;
+    out_.open(file);
+    json_.SetOutputStream(&out_);
+    json_.SetErrorStream(&out_);
+  }
+  bool ReportContext(Context const& context) override {
+    if (out_.is_open() && !started_) json_.ReportContext(context);
+    started_ = true;
+    return true;
+  }
+  void ReportRuns(std::vector<Run> const& runs) override {
+    for (Run const& r : runs) {
+      if (r.error_occurred) failed_ = r.benchmark_name() + ": " + r.error_message;
+      if (r.run_type == Run::RT_Iteration && !r.error_occurred)
+        times_[r.run_name.function_name].push_back(r.GetAdjustedCPUTime());
+    }
+    if (out_.is_open()) json_.ReportRuns(runs);
+  }
+  void finish() {
+    if (out_.is_open() && started_) json_.Finalize();
+  }
+
+  std::vector<double> take(std::string const& name) { return std::exchange(times_[name], {}); }
+  std::string take_failure() { return std::exchange(failed_, {}); }
+
+ private:
+  std::ofstream out_;
+  benchmark::JSONReporter json_;
+  bool started_ = false;
+  std::string failed_;
+  std::map<std::string, std::vector<double>> times_;
+};
+
+/// Contenders of our own that say where the ceiling is: measured in turn with the others.
+struct ceiling {
+  char kind = ' ';  ///< F: multiply-adds, M: memory
+  double work = 0;  ///< of one iteration: operations, or bytes
+  std::shared_ptr<sinter::buffer> memory;
+  std::unique_ptr<contender> loop;
+};
+
+ceiling make_ceiling(line_up const& l) {
+  static std::map<sinter::dtype, std::pair<arithmetic_peak, double>> peaks;
+  static double const bandwidth = measure_bandwidth(std::size_t{64} << 20);
+  ceiling c;
+  if (l.flops <= 0) return c;
+  if (!peaks.count(l.type)) {
+    arithmetic_peak const p = peak_of(l.type);
+    peaks[l.type] = {p, measure_flops(p)};
+  }
+  auto const& [peak, flops] = peaks[l.type];
+  if (peak.run == nullptr || bandwidth <= 0) return c;
+  if (l.flops / flops >= l.bytes / bandwidth) {
+    constexpr std::int64_t rounds = 500;
+    c.kind = 'F';
+    c.work = peak.flops_per_round * static_cast<double>(rounds);
+    c.loop = make_contender("ceiling", peak.instruction, [run = peak.run] { run(rounds); });
+    return c;
+  }
+  auto const bytes = std::max<std::size_t>(4096, static_cast<std::size_t>(l.bytes) / 4096 * 4096);
+  c.memory = std::make_shared<sinter::buffer>(bytes);
+  if (c.memory->failed()) return c;
+  std::fill_n(c.memory->data(), bytes, std::byte{1});
+  c.kind = 'M';
+  c.work = static_cast<double>(bytes);
+  c.loop = make_contender("ceiling", "read",
+                          [run = find_read_peak(c.memory->data(), bytes).run,
+                           data = c.memory->data(), bytes] { run(data, bytes); });
+  return c;
+}
+
+void enlist(std::string const& group_name, contender& c, int repetitions) {
+  auto* const b = benchmark::RegisterBenchmark((group_name + "/" + c.name()).c_str(),
+                                               [&c](benchmark::State& state) { c.loop(state); });
+  b->Unit(benchmark::kNanosecond)->MeasureProcessCPUTime();
+  if (repetitions > 0) b->Repetitions(repetitions);
+}
+
+std::string time_text(double nanoseconds) {
+  char text[32];
+  if (nanoseconds < 1e4)
+    std::snprintf(text, sizeof text, "%.1f ns", nanoseconds);
+  else if (nanoseconds < 1e7)
+    std::snprintf(text, sizeof text, "%.2f us", nanoseconds * 1e-3);
+  else
+    std::snprintf(text, sizeof text, "%.2f ms", nanoseconds * 1e-6);
+  return text;
+}
+
+/// Ratios of one contender in one table.
+struct score {
+  double log_sum = 0, least = 0, most = 0;
+  int count = 0;
+  std::string worst;
+  void add(double ratio, std::string const& where) {
+    if (count == 0 || ratio < least) {
+      least = ratio;
+      worst = where;
+    }
+    most = count == 0 ? ratio : std::max(most, ratio);
+    log_sum += std::log(ratio);
+    ++count;
+  }
+};
+
+class suite_run {
+ public:
+  explicit suite_run(std::string const& json) : results_(json) {}
+
+  void run(group const& g) {
+    line_up l = g.prepare();
+    for (std::string const& a : l.absent) ++absent_[g.table + "  " + a];
+    if (l.contenders.empty()) return;
+    ceiling roof = make_ceiling(l);
+    benchmark::ClearRegisteredBenchmarks();
+    for (auto& c : l.contenders) enlist(g.name, *c, g.repetitions);
+    if (roof.loop) enlist(g.name, *roof.loop, g.repetitions);
+    benchmark::RunSpecifiedBenchmarks(&results_, ".");
+    if (std::string const why = results_.take_failure(); !why.empty()) {
+      std::printf("FAILED %s\n", why.c_str());
+      failed_ = true;
+    }
+    print(g, l, roof);
+  }
+
+  bool summary() {
+    results_.finish();
+    if (!scores_.empty())
+      std::printf(
+          "\nsummary: how many times as fast as the first contender (geometric mean; least; "
+          "most)\n");
+    for (auto const& [key, s] : scores_)
+      std::printf("  %-44s %5.2fx   least %5.2fx  most %6.2fx   %d problems, the least is %s\n",
+                  key.c_str(), std::exp(s.log_sum / s.count), s.least, s.most, s.count,
+                  s.worst.c_str());
+    for (std::string const& text : promises_) std::printf("  %s\n", text.c_str());
+    for (auto const& [text, count] : absent_)
+      std::printf("  absent %d times: %s\n", count, text.c_str());
+    return !failed_;
+  }
+
+ private:
+  void print(group const& g, line_up const& l, ceiling const& roof) {
+    double const top = roof.loop ? median(results_.take(g.name + "/ceiling")) : 0;
+    // The time that the work would take at the ceiling.
+    double const ideal = top <= 0 ? 0 : (roof.kind == 'F' ? l.flops : l.bytes) / roof.work * top;
+    std::printf("%s", g.name.c_str());
+    if (ideal > 0)
+      std::printf("   [ceiling %.1f %s, %s]", roof.work / top,
+                  roof.kind == 'F' ? "GFLOP/s" : "GB/s", roof.loop->detail().c_str());
+    std::printf("\n");
+    double base = 0;
+    for (auto const& c : l.contenders) {
+      std::vector<double> const times = results_.take(g.name + "/" + c->name());
+      double const t = median(times);
+      if (t <= 0) continue;
+      bool const first = base <= 0;
+      if (first) base = t;
+      std::printf("  %-16s %12s +-%4.1f%%", c->name().c_str(), time_text(t).c_str(),
+                  100 * spread(times));
+      if (ideal > 0) std::printf("  %5.1f%% of %c", 100 * ideal / t, roof.kind);
+      if (first) {
+        std::printf("          ");
+      } else {
+        std::printf("  %6.2fx ", base / t);
+        scores_[g.table + "  " + c->name()].add(base / t, g.name);
+      }
+      std::printf("  %s\n", c->detail().c_str());
+      for (promise const& p : g.promises)
+        if (p.contender == c->name()) judge(g, p, base, t);
+    }
+    std::fflush(stdout);
+  }
+
+  void judge(group const& g, promise const& p, double base, double t) {
+    double const allowed = std::max(p.nanoseconds, p.part * base);
+    char text[256];
+    std::snprintf(text, sizeof text, "%s  %s: %+.1f ns (%+.1f%%) over %.1f ns, allowed %.1f ns: %s",
+                  g.name.c_str(), p.contender.c_str(), t - base, 100 * (t - base) / base, base,
+                  allowed, t - base <= allowed ? "PASS" : "over");
+    promises_.push_back(text);
+  }
+
+  collector results_;
+  std::map<std::string, score> scores_;
+  std::map<std::string, int> absent_;
+  std::vector<std::string> promises_;
+  bool failed_ = false;
+};
+
+}  // namespace
+
+std::vector<source>& sources() {
+  static std::vector<source> all;
+  return all;
+}
+bool add_source(source s) {
+  sources().push_back(s);
+  return true;
+}
+
+bool run_suite(std::vector<group> const& groups, run_settings const& settings) {
+  std::regex const wanted(settings.filter);
+  suite_run run(settings.json);
+  int count = 0;
+  for (group const& g : groups) {
+    if (!std::regex_search(g.name, wanted)) continue;
+    ++count;
+    if (settings.list)
+      std::printf("%s\n", g.name.c_str());
+    else
+      run.run(g);
+  }
+  if (count == 0) {
+    std::fprintf(stderr, "sinter: no benchmark's name matches '%s' (--list shows them)\n",
+                 settings.filter.c_str());
+    return false;
+  }
+  return settings.list || run.summary();
+}
+
+}  // namespace sinter_bench
