@@ -81,7 +81,7 @@ TEST_CASE("a kernel made on one thread runs on another, and outlives the backend
   for (float v : one->out) CHECK(v == 5);
 }
 
-TEST_CASE("kernels with equal layout keys share a packed weight; others have other keys") {
+TEST_CASE("kernels with equal layout keys share a packed weight, others have other keys") {
   onednn_backend const b;
   auto const key = [&](problem const& p) { return b.build(p).value()->layout_key(1); };
   problem const relu = problem_of("matmul(x, w) | relu", {{16, 32}, {32, 24}});

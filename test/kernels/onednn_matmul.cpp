@@ -33,7 +33,7 @@ TEST_CASE("transposed operands") {
     }
 }
 
-TEST_CASE("leading dimensions larger than the rows; NaN in the gaps") {
+TEST_CASE("leading dimensions larger than the rows, NaN in the gaps") {
   for (std::string_view precision : precisions) {
     layouts const l{{{64, 1}, {112, 1}}, {{112, 1}}};
     check_fused(problem_of(with("matmul(x, w:tensor)", precision), {{20, 36}, {36, 108}}, l));
