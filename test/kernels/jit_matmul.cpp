@@ -2,6 +2,7 @@
 // precision, layout and number of rows, each operand at guard pages; and the faults that others had.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 #include <random>
 #include <string>
@@ -370,6 +371,52 @@ TEST_CASE("one kernel serves every number of rows") {
         CHECK_MESSAGE(r.ok(), r.text);
       }
     }
+}
+
+TEST_CASE("code does not grow with K or N, and stays small for long chains") {
+  jit_backend const jit;
+  std::string text = "matmul(x, w) | add b:vector";
+  for (int i = 0; i < 12; ++i) text += i % 2 == 0 ? " | gelu_erf" : " | mish";
+  for (isa level : levels())
+    for (std::string_view precision : {"", " [bf16]"}) {
+      std::size_t sizes[4] = {};
+      std::string implementations[4];
+      for (int i = 0; i < 4; ++i) {
+        extent const k = std::array{512, 4096, 16384, 65536}[static_cast<std::size_t>(i)];
+        problem p = problem_of(text + std::string(precision), {{128, k}, {k, 16384}});
+        p.max_isa = level;
+        jit::process_cache().clear();
+        auto const before = jit::code_memory::process().used().bytes;
+        auto const k_built = jit.build(p);
+        REQUIRE_MESSAGE(k_built.ok(), k_built.error().message);
+        sizes[i] = jit::code_memory::process().used().bytes - before;
+        implementations[i] = (*k_built)->stages()[0].implementation;
+        CHECK(sizes[i] <= 64 * 1024);
+        CHECK(sizes[i] <= sizes[0] + 64);
+        CHECK(implementations[i] == implementations[0]);
+      }
+    }
+}
+
+TEST_CASE("one build serves every number of rows, and the calls build nothing") {
+  jit_backend const jit;
+  chain const c = parse_chain("matmul(x, w) | add b:vector | gelu_tanh").value();
+  std::vector<operand_spec> specs(c.operands.size());
+  specs[0] = tensor_desc{dtype::f32, {dynamic, 19}, {}};
+  specs[1] = dense_desc(dtype::f32, {19, 23});
+  auto const wanted = make_problem(c, specs).value();
+  jit::process_cache().clear();
+  auto const before = jit::process_cache().counters().generated;
+  auto const k = jit.build(wanted);
+  REQUIRE(k.ok());
+  CHECK(jit::process_cache().counters().generated == before + 1);
+  for (extent m = 0; m <= 512; m += m < 70 ? 1 : 61) {
+    shape const dims[] = {{m, 19}};
+    outcome const r =
+        check_kernel(**k, resolve(wanted, dims).value(), {.values = pattern::integers}, true);
+    CHECK_MESSAGE(r.ok(), r.text);
+  }
+  CHECK(jit::process_cache().counters().generated == before + 1);
 }
 
 TEST_CASE("code is generated once and shared by all shapes that it serves") {

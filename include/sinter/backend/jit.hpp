@@ -269,14 +269,15 @@ inline kernel_key key_of(matmul_plan const& plan, chain const& c) {
 inline result<std::shared_ptr<machine_code const>> generate_matmul(matmul_plan const& plan,
                                                                    chain const& c,
                                                                    epilogue const& e) {
-  return process_cache().get(key_of(plan, c).text(),
-                             [&]() -> result<std::shared_ptr<machine_code const>> {
-                               assembler a(plan.shape.level);
-                               matmul_generator(a, plan.shape, plan.accesses, e).emit();
-                               auto const bytes = a.finish();
-                               if (!bytes) return bytes.error();
-                               return code_memory::process().publish(*bytes);
-                             });
+  return process_cache().get(
+      key_of(plan, c).text(), [&]() -> result<std::shared_ptr<machine_code const>> {
+        assembler a(plan.shape.level);
+        if (!matmul_generator(a, plan.shape, plan.accesses, e).emit())
+          return failure{code::unsupported, "sinter: jit: the chain is too long"};
+        auto const bytes = a.finish();
+        if (!bytes) return bytes.error();
+        return code_memory::process().publish(*bytes);
+      });
 }
 
 inline result<std::shared_ptr<machine_code const>> generate_packing(pack_shape const& s) {

@@ -83,7 +83,8 @@ class matmul_generator {
     while (least_rows_ < most_rows_ && !occurs(least_rows_)) ++least_rows_;
   }
 
-  void emit() {
+  /// False where an epilogue for each row would not fit: that is known after the first one.
+  bool emit() {
     for (int i : callee_saved)
       if (uses(i)) a_.push(g(i));
     a_.mov(g(r.lda), field(offsetof(matmul_frame, lda)));
@@ -98,6 +99,7 @@ class matmul_generator {
     for (std::size_t i = std::size(callee_saved); i-- > 0;)
       if (uses(callee_saved[i])) a_.pop(g(callee_saved[i]));
     a_.ret();
+    return fits_;
   }
 
  private:
@@ -251,13 +253,25 @@ class matmul_generator {
       if (rows != most_rows_) a_.jmp(of_rows[rows], xb::CodeGenerator::T_NEAR);
     });
     register_set const accumulators = set_of_range(0, tile_rows(s_.level) * tile_vectors);
+    std::size_t const begin = a_.getSize();
     for (int rows = most_rows_; rows > 0; --rows) {
+      if (rows == most_rows_ - 1 &&
+          begin + (a_.getSize() - begin) * rows_of_code(vectors) > a_.max_code_bytes)
+        fits_ = false;
+      if (!fits_) return;
       a_.L(of_rows[rows]);
       int const first = accumulator_of(s_.level, rows, 0, 0);
       emit_epilogue(first, vectors, tail_lanes,
                     (all_vectors() & ~accumulators) | set_of_range(0, first));
       advance_row();
     }
+  }
+
+  // How often the epilogue of one row stands in all panels together, if it is that of `vectors` vectors.
+  std::size_t rows_of_code(int vectors) const {
+    int const tail = (s_.tail_columns + lanes_of(s_.level) - 1) / lanes_of(s_.level);
+    return static_cast<std::size_t>(most_rows_ * ((s_.full_panels ? tile_vectors : 0) + tail) /
+                                    vectors);
   }
 
   // The sums go to the frame, then row by row through one copy of the epilogue.
@@ -330,6 +344,7 @@ class matmul_generator {
   matmul_accesses accesses_;
   epilogue const& epilogue_;
   int most_rows_ = 0, least_rows_ = 1;
+  bool fits_ = true;
 };
 
 }  // namespace sinter::inline SINTER_ABI::jit
