@@ -64,7 +64,7 @@ class random_case_maker {
   extent any_extent() { return below(4) == 0 ? 1 + below(3) : 1 + below(o_.max_extent); }
   static std::string joined(shape const& s) {
     std::string t;
-    for (int i = 0; i < s.ssize(); ++i) t += (i > 0 ? "x" : "") + std::to_string(s[i]);
+    for (int i = 0; i < s.ssize(); ++i) t += detail::join({i > 0 ? "x" : "", s[i]});
     return t;
   }
 

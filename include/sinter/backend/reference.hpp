@@ -44,14 +44,14 @@ class reference_kernel final : public kernel,
   }
   std::string layout_key(int operand) const override {
     tensor_desc const& d = problem_.operands[detail::at(operand)];
-    return "reference " + to_string(d.dims) + " " + std::string(name_of(d.type));
+    return detail::join({"reference ", to_string(d.dims), " ", name_of(d.type)});
   }
   result<packed_weight> pack(int operand, tensor_view const& source) const override {
     tensor_desc const& d = problem_.operands[detail::at(operand)];
     if (is_dynamic(d.dims))
-      return failure{code::unsupported, "sinter: weight " +
-                                            detail::quoted(problem_.chain.operands[operand].name) +
-                                            " has dynamic extents and cannot be packed"};
+      return failure{code::unsupported,
+                     detail::join({"sinter: weight '", problem_.chain.operands[operand].name,
+                                   "' has dynamic extents and cannot be packed"})};
     tensor_view from = source;
     if (from.flat && element_count(from.dims) == element_count(d.dims)) {
       from.dims = d.dims;
@@ -67,7 +67,7 @@ class reference_kernel final : public kernel,
     auto storage = std::make_shared<buffer>(bytes);
     if (storage->failed())
       return failure{code::out_of_memory,
-                     "sinter: no memory for " + std::to_string(bytes) + " bytes of packed weights"};
+                     detail::join({"sinter: no memory for ", bytes, " bytes of packed weights"})};
     copy_dense(storage->data(), d.type, from);
     return packed_weight{std::move(storage), layout_key(operand)};
   }

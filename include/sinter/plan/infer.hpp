@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "../base/decimal.hpp"
 #include "chain.hpp"
 #include "contraction_shape.hpp"
 #include "layout.hpp"
@@ -23,8 +24,7 @@ inline std::string describe(chain const& c, value_ref v) {
     case value_kind::operand:
       return quoted(c.operands[int{v.index}].name);
     case value_kind::step:
-      return "the result of step " + std::to_string(v.index) + " (" +
-             std::string(name_of(c.steps[int{v.index}].code)) + ")";
+      return join({"the result of step ", v.index, " (", name_of(c.steps[int{v.index}].code), ")"});
     case value_kind::constant:
       return "a constant";
     case value_kind::none:
@@ -39,26 +39,24 @@ inline status check_attrs(op code, contraction_attrs const& a) {
   std::string const who(name_of(code));
   for (int i = 0; i < spatial_rank(code); ++i) {
     if (a.stride[i] < 1)
-      return bad(who + " has the stride " + std::to_string(a.stride[i]) + "; 1 or more is wanted");
+      return bad({who, " has the stride ", a.stride[i], "; 1 or more is wanted"});
     if (a.dilation[i] < 1)
-      return bad(who + " has the dilation " + std::to_string(a.dilation[i]) +
-                 "; 1 or more is wanted (1 is dense)");
+      return bad({who, " has the dilation ", a.dilation[i], "; 1 or more is wanted (1 is dense)"});
     if (a.pad_begin[i] < 0 || a.pad_end[i] < 0)
-      return bad(who + " has the padding " + std::to_string(a.pad_begin[i]) + ", " +
-                 std::to_string(a.pad_end[i]) + "; 0 or more is wanted");
+      return bad(
+          {who, " has the padding ", a.pad_begin[i], ", ", a.pad_end[i], "; 0 or more is wanted"});
   }
-  if (a.groups < 1)
-    return bad(who + " has " + std::to_string(a.groups) + " groups; 1 or more is wanted");
+  if (a.groups < 1) return bad({who, " has ", a.groups, " groups; 1 or more is wanted"});
   return {};
 }
 
 inline status check_params(step const& s) {
   std::string const who(name_of(s.code));
   if (row_of(s.code).params > 0 && (s.alpha != s.alpha || s.beta != s.beta))
-    return bad(who + " has a parameter that is NaN");
+    return bad({who, " has a parameter that is NaN"});
   if (s.code == op::clip && s.alpha > s.beta)
-    return bad("clip has the bounds " + std::to_string(s.alpha) + ", " + std::to_string(s.beta) +
-               "; the lower one first is wanted");
+    return bad({"clip has the bounds ", to_text(s.alpha), ", ", to_text(s.beta),
+                "; the lower one first is wanted"});
   if (s.code == op::softplus && s.alpha == 0)
     return bad("softplus has alpha 0; any other value is wanted");
   return {};
@@ -80,19 +78,18 @@ inline bool refers(chain const& c, value_ref v, int before_step) {
 
 inline status check_step(chain const& c, int i) {
   step const& s = c.steps[i];
-  std::string const who = "step " + std::to_string(i) + " (" + std::string(name_of(s.code)) + ")";
+  std::string const who = join({"step ", i, " (", name_of(s.code), ")"});
   for (int a = 0; a < 3; ++a) {
     bool const wanted = a < row_of(s.code).arity;
     if (wanted != (s.args[a].kind != value_kind::none))
-      return bad(who + " reads another number of values than " +
-                 std::to_string(row_of(s.code).arity));
+      return bad({who, " reads another number of values than ", row_of(s.code).arity});
     if (wanted && !refers(c, s.args[a], i))
-      return bad(who + " reads a value that is not defined before it");
+      return bad({who, " reads a value that is not defined before it"});
     if (wanted && is_contraction(s.code) && s.args[a].kind == value_kind::constant)
-      return bad(who + " reads a constant; an operand or a step is wanted");
+      return bad({who, " reads a constant; an operand or a step is wanted"});
   }
   if (is_contraction(s.code) != (s.contraction >= 0) || s.contraction >= c.contractions.ssize())
-    return bad(who + " has no attributes of a contraction, or has them without being one");
+    return bad({who, " has no attributes of a contraction, or has them without being one"});
   if (is_contraction(s.code))
     if (status st = check_attrs(s.code, c.attrs(s)); !st.ok()) return st;
   return check_params(s);
@@ -105,10 +102,10 @@ inline status check_chain(chain const& c) {
     if (status st = check_step(c, i); !st.ok()) return st;
   for (output const& o : c.outputs)
     if (o.value.kind != value_kind::step || !refers(c, o.value, c.steps.ssize()))
-      return bad("output " + quoted(o.name) + " is not the result of a step");
+      return bad({"output ", quoted(o.name), " is not the result of a step"});
   for (int i = 0; i < c.operands.ssize(); ++i)
     if (c.uses(operand_ref(i)) == 0)
-      return bad("operand " + quoted(c.operands[i].name) + " is not read by any step");
+      return bad({"operand ", quoted(c.operands[i].name), " is not read by any step"});
   return {};
 }
 
@@ -122,8 +119,8 @@ class contraction_misfit {
         src_(src),
         weight_(weight),
         name_(name_of(s.code)),
-        src_text_(describe(c, s.args[0]) + " of " + to_string(src)),
-        weight_text_(describe(c, s.args[1]) + " of " + to_string(weight)) {}
+        src_text_(join({describe(c, s.args[0]), " of ", to_string(src)})),
+        weight_text_(join({describe(c, s.args[1]), " of ", to_string(weight)})) {}
 
   failure explain() const { return bad(s_.code == op::matmul ? matmul() : convolution()); }
 
@@ -131,51 +128,49 @@ class contraction_misfit {
   std::string matmul() const {
     int const s = src_.ssize(), w = weight_.ssize();
     if (s < 2 || w < 2)
-      return "matmul wants operands of rank 2 or more; given are " + src_text_ + " and " +
-             weight_text_;
+      return join({"matmul wants operands of rank 2 or more; given are ", src_text_, " and ",
+                   weight_text_});
     extent const k = src_[a_.transposed_src ? s - 2 : s - 1];
     extent const weight_k = weight_[a_.transposed_weight ? w - 1 : w - 2];
     if (k != weight_k)
-      return "matmul: K is " + extent_text(k) + " in " + src_text_ + " and " +
-             extent_text(weight_k) + " in " + weight_text_;
-    return "matmul: the batch extents of " + src_text_ + " and " + weight_text_ +
-           " do not broadcast";
+      return join({"matmul: K is ", extent_text(k), " in ", src_text_, " and ",
+                   extent_text(weight_k), " in ", weight_text_});
+    return join(
+        {"matmul: the batch extents of ", src_text_, " and ", weight_text_, " do not broadcast"});
   }
 
   std::string convolution() const {
     int const rank = spatial_rank(s_.code) + 2;
     if (src_.ssize() != rank || weight_.ssize() != rank)
-      return name_ + " wants a source and a weight of rank " + std::to_string(rank) +
-             "; given are " + src_text_ + " and " + weight_text_;
+      return join({name_, " wants a source and a weight of rank ", rank, "; given are ", src_text_,
+                   " and ", weight_text_});
     if (src_.back() == dynamic || is_dynamic(weight_))
-      return name_ + " has a dynamic extent among the channels of " + src_text_ + " or in " +
-             weight_text_ + "; only batch and image extents may be dynamic";
+      return join({name_, " has a dynamic extent among the channels of ", src_text_, " or in ",
+                   weight_text_, "; only batch and image extents may be dynamic"});
     if (checked_mul(weight_.back(), a_.groups) != src_.back())
-      return name_ + ": " + src_text_ + " has " + std::to_string(src_.back()) + " channels and " +
-             weight_text_ + " wants " + std::to_string(weight_.back()) + " in each of " +
-             std::to_string(a_.groups) + " groups";
+      return join({name_, ": ", src_text_, " has ", src_.back(), " channels and ", weight_text_,
+                   " wants ", weight_.back(), " in each of ", a_.groups, " groups"});
     if (weight_[0] % a_.groups != 0)
-      return name_ + ": " + weight_text_ + " has " + std::to_string(weight_[0]) +
-             " output channels, not a multiple of the " + std::to_string(a_.groups) + " groups";
+      return join({name_, ": ", weight_text_, " has ", weight_[0],
+                   " output channels, not a multiple of the ", a_.groups, " groups"});
     for (int i = 1; i < rank - 1; ++i)
       if (std::string text = spatial_axis(i); !text.empty()) return text;
-    return name_ + " of " + src_text_ + " and " + weight_text_ + " does not fit";
+    return join({name_, " of ", src_text_, " and ", weight_text_, " does not fit"});
   }
 
   std::string spatial_axis(int i) const {
     extent const in = src_[i], k = weight_[i];
-    if (k == 0) return name_ + ": " + weight_text_ + " has a kernel of extent 0";
+    if (k == 0) return join({name_, ": ", weight_text_, " has a kernel of extent 0"});
     if (in == dynamic) return {};
     int const pad_begin = a_.pad_begin[i - 1], pad_end = a_.pad_end[i - 1],
               dilation = a_.dilation[i - 1];
     extent const e = conv_extent(in, k, a_.stride[i - 1], dilation, pad_begin, pad_end);
     if (e < 0)
-      return name_ + " of " + src_text_ + " and " + weight_text_ + " has extents that pass 2^61";
+      return join({name_, " of ", src_text_, " and ", weight_text_, " has extents that pass 2^61"});
     if (e > 0) return {};
-    return name_ + ": the kernel of " + weight_text_ + " spans " +
-           std::to_string((k - 1) * dilation + 1) + " on axis " + std::to_string(i) +
-           ", more than the " + std::to_string(in + pad_begin + pad_end) + " of " + src_text_ +
-           " with its padding";
+    return join({name_, ": the kernel of ", weight_text_, " spans ", (k - 1) * dilation + 1,
+                 " on axis ", i, ", more than the ", in + pad_begin + pad_end, " of ", src_text_,
+                 " with its padding"});
   }
 
   step const& s_;

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "../base/join.hpp"
 #include "../base/status.hpp"
 #include "../core/dtype.hpp"
 #include "../core/shape.hpp"
@@ -105,19 +106,12 @@ constexpr bool same_layout(shape const& dims, strides const& a, strides const& b
   return true;
 }
 
-// Appended and not added: g++ 12 warns wrongly of a text literal + std::string&& (-Wrestrict).
 inline failure bad(std::string_view message) {
-  std::string sentence = "sinter: ";
-  sentence += message;
-  return {code::bad_argument, std::move(sentence)};
+  return {code::bad_argument, join({"sinter: ", message})};
 }
+inline failure bad(std::initializer_list<piece> pieces) { return bad(join(pieces)); }
 
-inline std::string quoted(std::string_view name) {
-  std::string text = "'";
-  text += name;
-  text += '\'';
-  return text;
-}
+inline std::string quoted(std::string_view name) { return join({"'", name, "'"}); }
 
 inline std::string list_of(strides const& s) {
   std::string text = "(";
@@ -131,33 +125,33 @@ inline std::string list_of(strides const& s) {
 /// `kind` is "operand" or "output". Fills in dense strides where none are given, replaces
 /// meaningless ones.
 inline status complete_layout(std::string_view kind, std::string_view name, tensor_desc& d) {
-  auto const who = [&] { return std::string(kind) + " " + quoted(name); };
+  auto const who = [&] { return join({kind, " ", quoted(name)}); };
   for (int i = 0; i < d.dims.ssize(); ++i)
     if (d.dims[i] < 0 && d.dims[i] != dynamic)
-      return bad(who() + " has the extent " + std::to_string(d.dims[i]) + " on axis " +
-                 std::to_string(i) + "; an extent is 0 or more");
+      return bad(
+          {who(), " has the extent ", d.dims[i], " on axis ", i, "; an extent is 0 or more"});
   if (is_dynamic(d.dims)) {
     if (!d.strides.empty() && !(d.strides == dense_strides(d.dims)))
-      return bad(who() + " has dynamic extents and the strides " + list_of(d.strides) +
-                 "; a tensor with dynamic extents is dense, leave its strides away");
+      return bad({who(), " has dynamic extents and the strides ", list_of(d.strides),
+                  "; a tensor with dynamic extents is dense, leave its strides away"});
     d.strides.clear();
     return {};
   }
   extent const count = element_count(d.dims);
   if (count < 0 || checked_mul(count, size_of(d.type)) < 0)
-    return bad(who() + " of extents " + to_string(d.dims) + " has more than 2^63 - 1 bytes");
+    return bad({who(), " of extents ", to_string(d.dims), " has more than 2^63 - 1 bytes"});
   if (d.strides.empty()) d.strides = dense_strides(d.dims);
   if (d.strides.size() != d.dims.size())
-    return bad(who() + " has " + std::to_string(d.strides.size()) + " strides for the extents " +
-               to_string(d.dims) + "; one for each axis is wanted");
+    return bad({who(), " has ", d.strides.size(), " strides for the extents ", to_string(d.dims),
+                "; one for each axis is wanted"});
   d.strides = meaningful_strides(d.dims, d.strides);
   for (int i = 0; i < d.dims.ssize(); ++i)
     if (d.strides[i] < 0)
-      return bad(who() + " has the stride " + std::to_string(d.strides[i]) + " on axis " +
-                 std::to_string(i) + "; a stride is 0 or more");
+      return bad(
+          {who(), " has the stride ", d.strides[i], " on axis ", i, "; a stride is 0 or more"});
   if (byte_span(d) < 0)
-    return bad(who() + " of extents " + to_string(d.dims) + " with strides " + list_of(d.strides) +
-               " reaches further than 2^63 - 1 bytes");
+    return bad({who(), " of extents ", to_string(d.dims), " with strides ", list_of(d.strides),
+                " reaches further than 2^63 - 1 bytes"});
   return {};
 }
 

@@ -45,12 +45,13 @@ class chain_parser {
     return true;
   }
   void want(std::string_view token) {
-    if (!take(token)) fail("'" + std::string(token) + "'");
+    if (!take(token)) fail({"'", token, "'"});
   }
-  void fail(std::string const& wanted) {
+  void fail(std::initializer_list<piece> wanted) { fail(join(wanted)); }
+  void fail(std::string_view wanted) {
     if (!failed_.empty()) return;
-    failed_ = "chain text: " + wanted + " is wanted at character " + std::to_string(at_) +
-              ", given is '" + std::string(text_.substr(at_, 16)) + "'";
+    failed_ = join({"chain text: ", wanted, " is wanted at character ", at_, ", given is '",
+                    text_.substr(at_, 16), "'"});
   }
   static bool in_word(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_' ||
@@ -139,7 +140,7 @@ class chain_parser {
       if (c_.operands[i].name == o.name && c_.operands[i].internal == o.internal)
         return operand_ref(i);
     if (c_.operands.full()) {
-      fail("a chain of at most " + std::to_string(max_operands) + " operands");
+      fail({"a chain of at most ", max_operands, " operands"});
       return operand_ref(0);
     }
     typed_[c_.operands.size()] = typed;
@@ -150,7 +151,7 @@ class chain_parser {
     for (int i = 0; i < c_.constants.ssize(); ++i)
       if (same_bits(c_.constants[i], v)) return constant_ref(i);
     if (c_.constants.full()) {
-      fail("a chain of at most " + std::to_string(max_constants) + " constants");
+      fail({"a chain of at most ", max_constants, " constants"});
       return constant_ref(0);
     }
     c_.constants.push_back(v);
@@ -160,8 +161,7 @@ class chain_parser {
   // ---- steps ----
   void read_steps() {
     do {
-      if (c_.steps.full())
-        return fail("a chain of at most " + std::to_string(max_steps) + " steps");
+      if (c_.steps.full()) return fail({"a chain of at most ", max_steps, " steps"});
       read_step();
     } while (failed_.empty() && take("|"));
   }
@@ -244,7 +244,7 @@ class chain_parser {
     }
     want(")");
     if (c_.contractions.full())
-      return fail("a chain of at most " + std::to_string(max_contractions) + " contractions");
+      return fail({"a chain of at most ", max_contractions, " contractions"});
     s.contraction = static_cast<std::int16_t>(c_.contractions.ssize());
     c_.contractions.push_back(a);
   }
@@ -273,8 +273,7 @@ class chain_parser {
   // ---- the end ----
   void read_outputs() {
     do {
-      if (c_.outputs.full())
-        return fail("a chain of at most " + std::to_string(max_outputs) + " outputs");
+      if (c_.outputs.full()) return fail({"a chain of at most ", max_outputs, " outputs"});
       output o;
       o.internal = take("~");
       o.name = word("the name of an output");

@@ -107,19 +107,18 @@ class problem_builder {
       bool const packs_from_f32 =
           o.role == role::weight && is_floating(o.type) && given->type == dtype::f32;
       if (given->type != o.type && !packs_from_f32)
-        return bad("operand " + quoted(o.name) + " is described as " +
-                   std::string(name_of(given->type)) + "; " + std::string(name_of(o.type)) +
-                   " is wanted");
+        return bad({"operand ", quoted(o.name), " is described as ", name_of(given->type), "; ",
+                    name_of(o.type), " is wanted"});
       if (!o.static_dims.empty() && !agrees(given->dims, o.static_dims))
-        return bad("operand " + quoted(o.name) + " of " + to_string(given->dims) +
-                   " was declared with the extents " + to_string(o.static_dims));
+        return bad({"operand ", quoted(o.name), " of ", to_string(given->dims),
+                    " was declared with the extents ", to_string(o.static_dims)});
       d = *given;
     }
     if (status st = complete_layout("operand", o.name, d); !st.ok()) return st;
     if (o.role == role::scalar) {
       if (!is_dynamic(d.dims) && element_count(d.dims) != 1)
-        return bad("scalar operand " + quoted(o.name) + " of " + to_string(d.dims) +
-                   "; a single element is wanted");
+        return bad({"scalar operand ", quoted(o.name), " of ", to_string(d.dims),
+                    "; a single element is wanted"});
       d.dims.clear();
       d.strides.clear();
     }
@@ -168,13 +167,13 @@ class problem_builder {
     step const& s = c_.steps[i];
     for (int side = 0; side < 2; ++side)
       if (dims_of(s.args[side]) == nullptr)
-        return bad("the extents of operand " + describe(c_, s.args[side]) + " of " +
-                   std::string(name_of(s.code)) + " are not given");
+        return bad({"the extents of operand ", describe(c_, s.args[side]), " of ", name_of(s.code),
+                    " are not given"});
     result<shape> dims = contraction_dims(c_, s, *dims_of(s.args[0]), *dims_of(s.args[1]));
     if (!dims.ok()) return dims.error();
     if (!sinter::is_dynamic(*dims) && checked_mul(element_count(*dims), 8) < 0)
-      return bad("the result of " + std::string(name_of(s.code)) + " of " + to_string(*dims) +
-                 " has more than 2^63 - 1 bytes");
+      return bad({"the result of ", name_of(s.code), " of ", to_string(*dims),
+                  " has more than 2^63 - 1 bytes"});
     dims_[at(i)] = *dims;
     done_[at(i)] = true;
     return {};
@@ -202,9 +201,9 @@ class problem_builder {
         broadcast_result const joined = broadcast(region_dims_, *dims);
         if (!joined.fits) return does_not_fit(v, widest);
         if (anchored && !(joined.dims == region_dims_))
-          return bad(describe(c_, v) + " of " + to_string(*dims) + " would widen " +
-                     describe(c_, widest) + " of " + to_string(region_dims_) +
-                     "; it must broadcast to that");
+          return bad({describe(c_, v), " of ", to_string(*dims), " would widen ",
+                      describe(c_, widest), " of ", to_string(region_dims_),
+                      "; it must broadcast to that"});
         if (!(joined.dims == region_dims_) || widest.kind == value_kind::none) widest = v;
         region_dims_ = joined.dims;
         if (v.kind == value_kind::step || is_full(v)) has_tensor_ = true;
@@ -218,13 +217,13 @@ class problem_builder {
   }
   failure does_not_fit(value_ref v, value_ref other) const {
     return bad(
-        describe(c_, v) + " of " + to_string(*dims_of(v)) + " does not broadcast with " +
-        (other.kind == value_kind::none ? std::string("the other operands") : describe(c_, other)) +
-        ", " + to_string(region_dims_) +
-        " so far; extents must be equal or 1, aligned at the last axis" +
-        (sinter::is_dynamic(*dims_of(v)) || sinter::is_dynamic(region_dims_)
-             ? " (a dynamic extent meets a dynamic one)"
-             : ""));
+        {describe(c_, v), " of ", to_string(*dims_of(v)), " does not broadcast with ",
+         (other.kind == value_kind::none ? std::string("the other operands") : describe(c_, other)),
+         ", ", to_string(region_dims_),
+         " so far; extents must be equal or 1, aligned at the last axis",
+         (sinter::is_dynamic(*dims_of(v)) || sinter::is_dynamic(region_dims_)
+              ? " (a dynamic extent meets a dynamic one)"
+              : "")});
   }
 
   // Gives an operand of a pointwise step the extents that follow from its role, or checks those
@@ -233,12 +232,12 @@ class problem_builder {
     operand const& o = c_.operands[i];
     tensor_desc& d = p_.operands[at(i)];
     if (o.role == role::vector && region_dims_.empty())
-      return bad("vector operand " + quoted(o.name) +
-                 " meets values of rank 0; they have no last axis");
+      return bad(
+          {"vector operand ", quoted(o.name), " meets values of rank 0; they have no last axis"});
     if (!known_[at(i)]) {
       if (o.role != role::scalar && !has_tensor_)
-        return bad("the extents of operand " + quoted(o.name) +
-                   " are not given and follow from no other");
+        return bad(
+            {"the extents of operand ", quoted(o.name), " are not given and follow from no other"});
       shape dims = region_dims_;
       if (o.role == role::scalar) dims.clear();
       if (o.role == role::vector) dims = shape{region_dims_.back()};
@@ -246,9 +245,9 @@ class problem_builder {
       known_[at(i)] = true;
     }
     if (o.role == role::vector && !(d.dims == shape{region_dims_.back()}))
-      return bad("vector operand " + quoted(o.name) + " of " + to_string(d.dims) +
-                 "; one value for each of the " + extent_text(region_dims_.back()) +
-                 " indices of the last axis of " + to_string(region_dims_) + " is wanted");
+      return bad({"vector operand ", quoted(o.name), " of ", to_string(d.dims),
+                  "; one value for each of the ", extent_text(region_dims_.back()),
+                  " indices of the last axis of ", to_string(region_dims_), " is wanted"});
     return {};
   }
 
@@ -275,8 +274,8 @@ class problem_builder {
       d = {o.type, dims_[at(o.value.index)], at(i) < given.size() ? given[at(i)] : strides{}};
       if (status st = complete_layout("output", o.name, d); !st.ok()) return st;
       if (!sinter::is_dynamic(d.dims) && !elements_distinct(d.dims, d.strides))
-        return bad("output " + quoted(o.name) + " of " + to_string(d.dims) + " has the strides " +
-                   list_of(d.strides) + ", with which elements share memory or interleave");
+        return bad({"output ", quoted(o.name), " of ", to_string(d.dims), " has the strides ",
+                    list_of(d.strides), ", with which elements share memory or interleave"});
     }
     return p_.in_place >= 0 ? check_in_place() : status{};
   }
@@ -287,20 +286,19 @@ class problem_builder {
     operand const& o = c_.operands[p_.in_place];
     tensor_desc const& in = p_.operands[at(p_.in_place)];
     tensor_desc const& out = p_.outputs[0];
-    std::string const who = "operand " + quoted(o.name) + " cannot share memory with output " +
-                            quoted(c_.outputs[0].name) + ": ";
-    if (o.role != role::tensor) return bad(who + "its role is " + std::string(name_of(o.role)));
+    std::string const who = join({"operand ", quoted(o.name), " cannot share memory with output ",
+                                  quoted(c_.outputs[0].name), ": "});
+    if (o.role != role::tensor) return bad({who, "its role is ", name_of(o.role)});
     for (int i = 0; i < c_.steps.ssize(); ++i)
       for (value_ref v : c_.steps[i].args)
         if (v == operand_ref(p_.in_place) &&
             (c_.steps[i].contraction >= 0 || region_[at(i)] != 2 * max_contractions))
-          return bad(who + "a contraction reads each of its elements more than once");
+          return bad({who, "a contraction reads each of its elements more than once"});
     if (in.type != out.type || !(in.dims == out.dims) ||
         (!sinter::is_dynamic(in.dims) && !same_layout(in.dims, in.strides, out.strides)))
-      return bad(who + "dtype, extents and strides must be the same, and are " +
-                 std::string(name_of(in.type)) + " " + to_string(in.dims) + " " +
-                 list_of(in.strides) + " and " + std::string(name_of(out.type)) + " " +
-                 to_string(out.dims) + " " + list_of(out.strides));
+      return bad({who, "dtype, extents and strides must be the same, and are ", name_of(in.type),
+                  " ", to_string(in.dims), " ", list_of(in.strides), " and ", name_of(out.type),
+                  " ", to_string(out.dims), " ", list_of(out.strides)});
     return {};
   }
 

@@ -1,7 +1,7 @@
 // Puts the extents of one call into a problem with dynamic ones, and checks everything again.
 //
-// This runs in calls, so it allocates nothing unless it refuses. What follows from the given extents
-// (vectors, residuals without a description, outputs) follows as in make_problem().
+// This runs in calls, so it allocates nothing unless it refuses. What follows from the given
+// extents (vectors, residuals without a description, outputs) follows as in make_problem().
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@ namespace detail {
 inline result<operand_spec> resolved_operand(problem const& p, int i, shape const& given) {
   tensor_desc const& d = p.operands[at(i)];
   auto const refuse = [&](std::string const& wanted) {
-    return bad("operand " + quoted(p.chain.operands[i].name) + " of " + to_string(given) + "; " +
-               to_string(d.dims) + wanted);
+    return bad({"operand ", quoted(p.chain.operands[i].name), " of ", to_string(given), "; ",
+                to_string(d.dims), wanted});
   };
   if (!is_dynamic(d.dims)) {
     if (!given.empty() && !(given == d.dims)) return refuse(" is wanted");
@@ -50,9 +50,9 @@ inline status resolve_into(problem& into, problem const& p, std::span<shape cons
   if (status st = detail::problem_builder(into).run(operands, output_strides); !st.ok()) return st;
   for (int i = 0; i < p.chain.operands.ssize(); ++i)
     if (is_dynamic(into.operands[detail::at(i)].dims))
-      return detail::bad("operand " + detail::quoted(p.chain.operands[i].name) + " of " +
-                         to_string(into.operands[detail::at(i)].dims) +
-                         "; the extents of this call are wanted");
+      return detail::bad({"operand ", detail::quoted(p.chain.operands[i].name), " of ",
+                          to_string(into.operands[detail::at(i)].dims),
+                          "; the extents of this call are wanted"});
   return {};
 }
 

@@ -268,23 +268,22 @@ constexpr inline_string<Capacity> text(basic_chain<N...> const& c) {
 /// Strides are shown where they are not dense: "x:16x32:f32/64,1".
 inline std::string text(problem const& p) {
   auto const tensor = [](std::string_view name, tensor_desc const& d) {
-    std::string s =
-        std::string(name) + ":" + to_string(d.dims) + ":" + std::string(name_of(d.type));
+    std::string s = detail::join({" ", name, ":", to_string(d.dims), ":", name_of(d.type)});
     if (is_dynamic(d.dims) || detail::same_layout(d.dims, d.strides, dense_strides(d.dims)))
       return s;
     for (int i = 0; i < d.strides.ssize(); ++i)
-      s += (i == 0 ? "/" : ",") + std::to_string(d.strides[i]);
+      s += detail::join({i == 0 ? "/" : ",", d.strides[i]});
     return s;
   };
   std::string s(text<4096>(p.chain).view());
   s += ";";
   for (int i = 0; i < p.chain.operands.ssize(); ++i)
-    s += " " + tensor(p.chain.operands[i].name, p.operands[detail::at(i)]);
+    s += tensor(p.chain.operands[i].name, p.operands[detail::at(i)]);
   s += " ->";
   for (int i = 0; i < p.chain.outputs.ssize(); ++i)
-    s += " " + tensor(p.chain.outputs[i].name, p.outputs[detail::at(i)]);
+    s += tensor(p.chain.outputs[i].name, p.outputs[detail::at(i)]);
   if (p.numerics == numerics::peer) s += " peer";
-  if (p.in_place >= 0) s += " in place: " + std::string(p.chain.operands[p.in_place].name.view());
+  if (p.in_place >= 0) s += detail::join({" in place: ", p.chain.operands[p.in_place].name});
   return s;
 }
 

@@ -19,43 +19,40 @@ namespace sinter::inline SINTER_ABI {
 /// of extent 1 do not count.
 inline status check_view(std::string_view kind, std::string_view name, tensor_desc const& wanted,
                          tensor_view const& given) {
-  auto const who = [&] { return std::string(kind) + " " + detail::quoted(name); };
+  auto const who = [&] { return detail::join({kind, " ", detail::quoted(name)}); };
   extent const count = element_count(wanted.dims);
   if (given.type != wanted.type)
-    return detail::bad(who() + " is " + std::string(name_of(given.type)) + "; " +
-                       std::string(name_of(wanted.type)) + " is wanted");
+    return detail::bad(
+        {who(), " is ", name_of(given.type), "; ", name_of(wanted.type), " is wanted"});
   bool const single = wanted.dims.empty() && element_count(given.dims) == 1;
   if (given.flat) {
     if (element_count(given.dims) != count)
-      return detail::bad(who() + " has " + std::to_string(element_count(given.dims)) +
-                         " elements; " + std::to_string(count) + " are wanted for " +
-                         to_string(wanted.dims));
+      return detail::bad({who(), " has ", element_count(given.dims), " elements; ", count,
+                          " are wanted for ", to_string(wanted.dims)});
     if (!detail::same_layout(wanted.dims, wanted.strides, dense_strides(wanted.dims)))
-      return detail::bad(who() + " is a contiguous range; a view with the strides " +
-                         detail::list_of(wanted.strides) + " is wanted");
+      return detail::bad({who(), " is a contiguous range; a view with the strides ",
+                          detail::list_of(wanted.strides), " is wanted"});
   } else if (!single) {
     if (given.dims.size() != wanted.dims.size())
-      return detail::bad(who() + " has rank " + std::to_string(given.rank()) + " (" +
-                         to_string(given.dims) + "); rank " + std::to_string(wanted.dims.ssize()) +
-                         " (" + to_string(wanted.dims) + ") is wanted");
+      return detail::bad({who(), " has rank ", given.rank(), " (", to_string(given.dims),
+                          "); rank ", wanted.dims.ssize(), " (", to_string(wanted.dims),
+                          ") is wanted"});
     if (!(given.dims == wanted.dims))
-      return detail::bad(who() + " is " + to_string(given.dims) + "; " + to_string(wanted.dims) +
-                         " is wanted");
+      return detail::bad(
+          {who(), " is ", to_string(given.dims), "; ", to_string(wanted.dims), " is wanted"});
     if (given.strides.size() != given.dims.size() ||
         !detail::same_layout(wanted.dims, given.strides, wanted.strides))
-      return detail::bad(who() + " has the strides " + detail::list_of(given.strides) + "; " +
-                         detail::list_of(wanted.strides) +
-                         " are wanted (compile for these strides, or copy)");
+      return detail::bad({who(), " has the strides ", detail::list_of(given.strides), "; ",
+                          detail::list_of(wanted.strides),
+                          " are wanted (compile for these strides, or copy)"});
   }
   if (count > 0 && given.data == nullptr)
-    return detail::bad(who() + " is a null pointer; " + std::to_string(count) +
-                       " elements are wanted");
+    return detail::bad({who(), " is a null pointer; ", count, " elements are wanted"});
   if (count > 0 &&
       reinterpret_cast<std::uintptr_t>(given.data) % static_cast<unsigned>(size_of(wanted.type)) !=
           0)
-    return detail::bad(who() + " is not aligned for " + std::string(name_of(wanted.type)) +
-                       ": its address is not a multiple of " +
-                       std::to_string(size_of(wanted.type)));
+    return detail::bad({who(), " is not aligned for ", name_of(wanted.type),
+                        ": its address is not a multiple of ", size_of(wanted.type)});
   return {};
 }
 
