@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "../core/buffer.hpp"
 #include "onednn_layout.hpp"
 #include "onednn_postops.hpp"
 

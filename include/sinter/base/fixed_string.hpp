@@ -37,8 +37,8 @@ struct chars {
 };
 
 namespace detail {
-template <fixed_string S, std::size_t... I>
-chars<S.value[I]...> to_chars_impl(std::index_sequence<I...>);
+template <fixed_string S, std::size_t... Index>
+chars<S.value[Index]...> to_chars_impl(std::index_sequence<Index...>);
 }  // namespace detail
 
 template <fixed_string S>

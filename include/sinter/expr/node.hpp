@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "../base/fixed_string.hpp"
-#include "../core/tensor_view.hpp"
 #include "../core/op.hpp"
 #include "../core/operand_role.hpp"
+#include "../core/tensor_view.hpp"
 
 namespace sinter::inline SINTER_ABI {
 
@@ -203,7 +203,7 @@ struct let_name {
 };
 
 /// The i-th parameter of a mapped lambda.
-template <int I>
+template <int Index>
 struct hole {
   using is_expression = void;
 };

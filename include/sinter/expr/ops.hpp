@@ -297,13 +297,13 @@ inline constexpr bool is_definition = false;
 template <class N, class E>
 inline constexpr bool is_definition<definition<N, E>> = true;
 
-template <class... Ts, std::size_t... I>
-constexpr auto make_scope(std::tuple<Ts...> const& all, std::index_sequence<I...>) {
+template <class... Ts, std::size_t... Index>
+constexpr auto make_scope(std::tuple<Ts...> const& all, std::index_sequence<Index...>) {
   using Result = std::tuple_element_t<sizeof...(Ts) - 1, std::tuple<Ts...>>;
-  static_assert((is_definition<std::tuple_element_t<I, std::tuple<Ts...>>> && ...),
+  static_assert((is_definition<std::tuple_element_t<Index, std::tuple<Ts...>>> && ...),
                 "sinter: define() takes definitions (h = expr) and then one expression");
-  return scope<Result, std::tuple_element_t<I, std::tuple<Ts...>>...>{
-      std::get<sizeof...(Ts) - 1>(all), std::get<I>(all)...};
+  return scope<Result, std::tuple_element_t<Index, std::tuple<Ts...>>...>{
+      std::get<sizeof...(Ts) - 1>(all), std::get<Index>(all)...};
 }
 }  // namespace detail
 

@@ -7,6 +7,7 @@
 // dilation and padding. Which strips there are: jit/conv_geometry.hpp; who calls: backend/jit_conv.hpp.
 #pragma once
 
+#include "../core/buffer.hpp"
 #include "epilogue.hpp"
 #include "registers.hpp"
 #include "tile_avx2.hpp"

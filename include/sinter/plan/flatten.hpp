@@ -28,9 +28,9 @@ constexpr std::uint64_t mix(std::uint64_t h, float v) {
 
 constexpr std::uint64_t digest(none const&) { return 1; }
 constexpr std::uint64_t digest(constant const& c) { return mix(std::uint64_t{2}, c.value); }
-template <int I>
-constexpr std::uint64_t digest(hole<I> const&) {
-  return mix(std::uint64_t{3}, std::uint64_t{I});
+template <int Index>
+constexpr std::uint64_t digest(hole<Index> const&) {
+  return mix(std::uint64_t{3}, std::uint64_t{Index});
 }
 template <class Name, role Role, extent... Dims>
 constexpr std::uint64_t digest(leaf<Name, Role, Dims...> const&) {
@@ -86,9 +86,9 @@ template <class Sink>
 constexpr value_ref walk(Sink& sink, constant const& c, hole_values const&) {
   return sink.add_constant(c.value);
 }
-template <class Sink, int I>
-constexpr value_ref walk(Sink&, hole<I> const&, hole_values const& holes) {
-  return holes.values[I];
+template <class Sink, int Index>
+constexpr value_ref walk(Sink&, hole<Index> const&, hole_values const& holes) {
+  return holes.values[Index];
 }
 template <class Sink, class Name, role Role, extent... Dims>
 constexpr value_ref walk(Sink& sink, leaf<Name, Role, Dims...> const&, hole_values const&) {

@@ -38,21 +38,29 @@ struct fault_row {
 inline constexpr fault_row fault_table[] = {
     {fault::none, ""},
     {fault::contraction_reused,
-     "sinter: the same contraction is used twice: name its value with let<\"h\">(...) and refer to let<\"h\">"},
-    {fault::let_undefined, "sinter: a let name is read before it is defined: let<\"h\">(expr) or define(h = expr, ...) comes first"},
+     "sinter: the same contraction is used twice: name its value with let<\"h\">(...) and refer to "
+     "let<\"h\">"},
+    {fault::let_undefined,
+     "sinter: a let name is read before it is defined: let<\"h\">(expr) or define(h = expr, ...) "
+     "comes first"},
     {fault::let_redefined, "sinter: one let name is defined twice with different expressions"},
     {fault::let_unused, "sinter: a let is defined and never read"},
     {fault::leaf_disagrees, "sinter: one operand name is used with two roles or two static shapes"},
     {fault::weight_outside_contraction,
-     "sinter: a weight is the second operand of a contraction; an operand of pointwise steps is a tensor, vector or scalar"},
+     "sinter: a weight is the second operand of a contraction; an operand of pointwise steps is a "
+     "tensor, vector or scalar"},
     {fault::vector_in_contraction,
-     "sinter: the operands of a contraction are tensors and weights, not a vector, scalar or number"},
+     "sinter: the operands of a contraction are tensors and weights, not a vector, scalar or "
+     "number"},
     {fault::nothing_to_do, "sinter: an output is an operand as it came: nothing is computed"},
-    {fault::group_too_long, "sinter: one group has more than 64 steps, 32 operands, 32 constants or 4 outputs"},
+    {fault::group_too_long,
+     "sinter: one group has more than 64 steps, 32 operands, 32 constants or 4 outputs"},
     {fault::clip_bounds, "sinter: clip wants a low bound that is not above the high one"},
     {fault::conv_attributes,
-     "sinter: a convolution wants strides, dilations and groups of at least 1, pads of at least 0, and one number for all spatial axes or one for each"},
-    {fault::static_shapes, "sinter: the static shapes of the operands of a step do not fit each other"},
+     "sinter: a convolution wants strides, dilations and groups of at least 1, pads of at least 0, "
+     "and one number for all spatial axes or one for each"},
+    {fault::static_shapes,
+     "sinter: the static shapes of the operands of a step do not fit each other"},
     {fault::output_redefined, "sinter: two outputs have the same name"},
 };
 static_assert([] {
@@ -60,11 +68,15 @@ static_assert([] {
     if (static_cast<int>(fault_table[i].what) != i) return false;
   return true;
 }());
-constexpr std::string_view sentence_of(fault f) { return fault_table[static_cast<int>(f)].sentence; }
+constexpr std::string_view sentence_of(fault f) {
+  return fault_table[static_cast<int>(f)].sentence;
+}
 
 // Not constexpr on purpose: in a constant expression the compiler stops here and prints the name.
 namespace stop {
-[[noreturn]] inline void raise_fault(fault f) { raise({code::bad_argument, std::string(sentence_of(f))}); }
+[[noreturn]] inline void raise_fault(fault f) {
+  raise({code::bad_argument, std::string(sentence_of(f))});
+}
 // clang-format off
 [[noreturn]] inline void sinter_the_same_contraction_is_used_twice_name_its_value_with_let() { raise_fault(fault::contraction_reused); }
 [[noreturn]] inline void sinter_a_let_name_is_read_before_it_is_defined() { raise_fault(fault::let_undefined); }
@@ -86,22 +98,34 @@ namespace stop {
 constexpr void require_no_fault(fault f) {
   switch (f) {
     case fault::none:
-    case fault::count_: return;
-    case fault::contraction_reused: stop::sinter_the_same_contraction_is_used_twice_name_its_value_with_let();
-    case fault::let_undefined: stop::sinter_a_let_name_is_read_before_it_is_defined();
-    case fault::let_redefined: stop::sinter_one_let_name_is_defined_twice_with_different_expressions();
-    case fault::let_unused: stop::sinter_a_let_is_defined_and_never_read();
-    case fault::leaf_disagrees: stop::sinter_one_operand_name_is_used_with_two_roles_or_two_static_shapes();
+    case fault::count_:
+      return;
+    case fault::contraction_reused:
+      stop::sinter_the_same_contraction_is_used_twice_name_its_value_with_let();
+    case fault::let_undefined:
+      stop::sinter_a_let_name_is_read_before_it_is_defined();
+    case fault::let_redefined:
+      stop::sinter_one_let_name_is_defined_twice_with_different_expressions();
+    case fault::let_unused:
+      stop::sinter_a_let_is_defined_and_never_read();
+    case fault::leaf_disagrees:
+      stop::sinter_one_operand_name_is_used_with_two_roles_or_two_static_shapes();
     case fault::weight_outside_contraction:
       stop::sinter_a_weight_is_the_second_operand_of_a_contraction_and_nothing_else();
-    case fault::vector_in_contraction: stop::sinter_the_operands_of_a_contraction_are_tensors_and_weights();
-    case fault::nothing_to_do: stop::sinter_an_output_is_an_operand_as_it_came_nothing_is_computed();
-    case fault::group_too_long: stop::sinter_one_group_has_too_many_steps_operands_constants_or_outputs();
-    case fault::clip_bounds: stop::sinter_clip_wants_a_low_bound_that_is_not_above_the_high_one();
+    case fault::vector_in_contraction:
+      stop::sinter_the_operands_of_a_contraction_are_tensors_and_weights();
+    case fault::nothing_to_do:
+      stop::sinter_an_output_is_an_operand_as_it_came_nothing_is_computed();
+    case fault::group_too_long:
+      stop::sinter_one_group_has_too_many_steps_operands_constants_or_outputs();
+    case fault::clip_bounds:
+      stop::sinter_clip_wants_a_low_bound_that_is_not_above_the_high_one();
     case fault::conv_attributes:
       stop::sinter_a_convolution_wants_stride_dilation_groups_of_at_least_1_and_pad_of_at_least_0();
-    case fault::static_shapes: stop::sinter_the_static_shapes_of_the_operands_of_a_step_do_not_fit();
-    case fault::output_redefined: stop::sinter_two_outputs_have_the_same_name();
+    case fault::static_shapes:
+      stop::sinter_the_static_shapes_of_the_operands_of_a_step_do_not_fit();
+    case fault::output_redefined:
+      stop::sinter_two_outputs_have_the_same_name();
   }
 }
 

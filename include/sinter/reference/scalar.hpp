@@ -215,13 +215,13 @@ constexpr bool is_pointwise(op code) {
 
 namespace detail {
 
-template <class F, std::size_t... I>
-void visit_pointwise(op code, F&& f, std::index_sequence<I...>) {
+template <class F, std::size_t... Index>
+void visit_pointwise(op code, F&& f, std::index_sequence<Index...>) {
   auto const one = [&]<op Code>() {
     if constexpr (is_pointwise(Code)) f.template operator()<Code>();
     return true;
   };
-  (void)((static_cast<std::size_t>(code) == I && one.template operator()<static_cast<op>(I)>()) ||
+  (void)((static_cast<std::size_t>(code) == Index && one.template operator()<static_cast<op>(Index)>()) ||
          ...);
 }
 

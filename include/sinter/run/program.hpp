@@ -103,14 +103,17 @@ using program_for = program<signature_of<E>>;
 
 namespace detail {
 
-inline void take(options& chosen, std::vector<named_desc>&, options const& given) { chosen = given; }
+inline void take(options& chosen, std::vector<named_desc>&, options const& given) {
+  chosen = given;
+}
 template <class Name>
 void take(options&, std::vector<named_desc>& described_operands, described<Name> const& d) {
   described_operands.push_back({Name::view, d.dims, d.strided ? d.strides : strides{}, d.type});
 }
 
 template <precision Precision, class E>
-result<std::shared_ptr<program_core const>> compile_groups(E const& e, std::vector<named_desc> const& given,
+result<std::shared_ptr<program_core const>> compile_groups(E const& e,
+                                                           std::vector<named_desc> const& given,
                                                            options const& chosen) {
   plan<graph_size_of<E>> const cut(flatten(e), Precision);
   if (cut.broken() != fault::none)

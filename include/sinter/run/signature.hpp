@@ -49,25 +49,27 @@ struct signature_maker {
   static constexpr bool needs_dims(int operand) {
     if (!source.operands[operand].static_dims.empty()) return false;
     for (step const& each : source.steps)
-      if (each.contraction >= 0 && (each.args[0] == operand_ref(operand) || each.args[1] == operand_ref(operand)))
+      if (each.contraction >= 0 &&
+          (each.args[0] == operand_ref(operand) || each.args[1] == operand_ref(operand)))
         return true;
     return false;
   }
-  template <int I, std::size_t... J>
-  static auto operand_name(std::index_sequence<J...>) -> chars<source.operands[I].name[J]...>;
-  template <int I, std::size_t... J>
-  static auto output_name(std::index_sequence<J...>) -> chars<source.outputs[I].name[J]...>;
+  template <int Index, std::size_t... J>
+  static auto operand_name(std::index_sequence<J...>) -> chars<source.operands[Index].name[J]...>;
+  template <int Index, std::size_t... J>
+  static auto output_name(std::index_sequence<J...>) -> chars<source.outputs[Index].name[J]...>;
 
-  template <int I>
-  using operand =
-      parameter<decltype(operand_name<I>(std::make_index_sequence<source.operands[I].name.size()>{})),
-                source.operands[I].role, needs_dims(I)>;
-  template <int I>
-  using output = decltype(output_name<I>(std::make_index_sequence<source.outputs[I].name.size()>{}));
+  template <int Index>
+  using operand = parameter<decltype(operand_name<Index>(
+                                std::make_index_sequence<source.operands[Index].name.size()>{})),
+                            source.operands[Index].role, needs_dims(Index)>;
+  template <int Index>
+  using output =
+      decltype(output_name<Index>(std::make_index_sequence<source.outputs[Index].name.size()>{}));
 
-  template <int... I, int... J>
-  static auto make(std::integer_sequence<int, I...>, std::integer_sequence<int, J...>)
-      -> signature<name_list<operand<I>...>, name_list<output<J>...>>;
+  template <int... Index, int... J>
+  static auto make(std::integer_sequence<int, Index...>, std::integer_sequence<int, J...>)
+      -> signature<name_list<operand<Index>...>, name_list<output<J>...>>;
   using type = decltype(make(std::make_integer_sequence<int, source.operands.ssize()>{},
                              std::make_integer_sequence<int, source.outputs.ssize()>{}));
 };
@@ -116,7 +118,7 @@ inline constexpr int times = (0 + ... + (std::is_same_v<Name, Names> ? 1 : 0));
 
 template <class Name, class... Names>
 constexpr bool once() {
-  if constexpr (times<Name, Names...> > 1) return doubled_name<Name>::value;
+  if constexpr (times < Name, Names... >> 1) return doubled_name<Name>::value;
   return true;
 }
 
@@ -131,7 +133,8 @@ struct described_name<described<Name>> {
 
 template <class Argument>
 constexpr bool known_to_compile() {
-  if constexpr (!std::is_same_v<Argument, options> && std::is_void_v<typename described_name<Argument>::type>)
+  if constexpr (!std::is_same_v<Argument, options> &&
+                std::is_void_v<typename described_name<Argument>::type>)
     return not_an_argument<Argument>::value;
   return true;
 }
@@ -144,8 +147,9 @@ struct checker<signature<name_list<Parameters...>, name_list<Outputs...>>> {
   template <class Name>
   static constexpr bool is_operand = times<Name, typename Parameters::name...> > 0;
   template <class Name>
-  static constexpr bool is_weight =
-      (false || ... || (std::is_same_v<Name, typename Parameters::name> && Parameters::role == role::weight));
+  static constexpr bool is_weight = (false || ... ||
+                                     (std::is_same_v<Name, typename Parameters::name> &&
+                                      Parameters::role == role::weight));
 
   /// void stands for an argument that is no name.
   template <class Name>
@@ -164,7 +168,8 @@ struct checker<signature<name_list<Parameters...>, name_list<Outputs...>>> {
   static constexpr bool compile() {
     return (known_to_compile<Arguments>() && ...) &&
            (known<typename described_name<Arguments>::type>() && ...) &&
-           (once<typename Parameters::name, typename described_name<Arguments>::type...>() && ...) &&
+           (once<typename Parameters::name, typename described_name<Arguments>::type...>() &&
+            ...) &&
            (has_extents<Parameters, typename described_name<Arguments>::type...>() && ...);
   }
 
@@ -203,7 +208,8 @@ struct checker<signature<name_list<Parameters...>, name_list<Outputs...>>> {
   template <class... Views, class... Packed, class... Written>
   static constexpr bool call(name_list<Views...>, name_list<Packed...>, name_list<Written...>) {
     return (viewed<Views>() && ...) && (known<Packed>() && ...) && (known<Written>() && ...) &&
-           (bound_operand<Parameters, Views..., Packed...>() && ...) && (bound_output<Outputs, Written...>() && ...);
+           (bound_operand<Parameters, Views..., Packed...>() && ...) &&
+           (bound_output<Outputs, Written...>() && ...);
   }
 };
 
@@ -221,7 +227,8 @@ constexpr bool check_pack() {
 template <class... Lists>
 struct concatenated;
 template <class... As, class... Bs, class... Rest>
-struct concatenated<name_list<As...>, name_list<Bs...>, Rest...> : concatenated<name_list<As..., Bs...>, Rest...> {};
+struct concatenated<name_list<As...>, name_list<Bs...>, Rest...>
+    : concatenated<name_list<As..., Bs...>, Rest...> {};
 template <class... As>
 struct concatenated<name_list<As...>> {
   using type = name_list<As...>;
@@ -230,7 +237,9 @@ struct concatenated<name_list<As...>> {
 /// What one argument of a call names: as a view, in packed weights, as an output.
 template <class Argument>
 struct named_by {
-  static_assert(never<Argument>, "sinter: this is no argument of a call: bindings (x = view) and packed weights are");
+  static_assert(
+      never<Argument>,
+      "sinter: this is no argument of a call: bindings (x = view) and packed weights are");
 };
 template <class Name>
 struct named_by<binding<Name, void const>> {
@@ -250,9 +259,10 @@ template <class Signature, class... Arguments>
 class call_operands {
  public:
   explicit call_operands(Arguments const&... arguments) {
-    static_assert(checker<Signature>::call(typename concatenated<name_list<>, typename named_by<Arguments>::views...>::type{},
-                                           typename concatenated<name_list<>, typename named_by<Arguments>::packs...>::type{},
-                                           typename concatenated<name_list<>, typename named_by<Arguments>::outputs...>::type{}));
+    static_assert(checker<Signature>::call(
+        typename concatenated<name_list<>, typename named_by<Arguments>::views...>::type{},
+        typename concatenated<name_list<>, typename named_by<Arguments>::packs...>::type{},
+        typename concatenated<name_list<>, typename named_by<Arguments>::outputs...>::type{}));
     (take(arguments), ...);
   }
   std::span<named_view const> views() const { return {views_.data(), view_count_}; }
@@ -269,10 +279,8 @@ class call_operands {
     outputs_[output_count_++] = {Name::view, given.view};
   }
   template <class Packed>
-    requires requires(Packed const& given) { given.held(); }
-  void take(Packed const& given) {
-    packs_[pack_count_++] = &given.held();
-  }
+  requires requires(Packed const& given) { given.held(); }
+  void take(Packed const& given) { packs_[pack_count_++] = &given.held(); }
 
   std::array<named_view, sizeof...(Arguments)> views_;
   std::array<packed const*, sizeof...(Arguments)> packs_{};
