@@ -461,6 +461,88 @@ TEST_CASE("an operand that shares memory with the output") {
   }
 }
 
+namespace {
+
+/// Calls generated code with known values in every register that it must keep. Bits of the answer: 0 to 5 rbx, rbp, r12 to
+/// r15; 6 the direction flag; 7 MXCSR.
+std::uint64_t what_a_call_changes(jit::matmul_entry entry, jit::matmul_frame* frame) {
+  namespace xb = jit::xb;
+  jit::assembler a(isa::avx2);
+  int const kept[] = {3, 5, 12, 13, 14, 15};
+  auto const g = [](int i) { return jit::assembler::general(i); };
+  for (int r : kept) a.push(g(r));
+  a.sub(g(4), 24);
+  a.vzeroupper();
+  a.stmxcsr(a.ptr[g(4)]);
+  for (int r : kept) a.mov(g(r), 0x1111111111111111U * static_cast<std::uint64_t>(r));
+  a.call(g(6));
+  a.xor_(xb::Reg32(0), xb::Reg32(0));
+  for (int i = 0; i < 6; ++i) {
+    xb::Label same;
+    a.mov(g(1), 0x1111111111111111U * static_cast<std::uint64_t>(kept[i]));
+    a.cmp(g(1), g(kept[i]));
+    a.je(same);
+    a.or_(g(0), std::uint32_t{1} << i);
+    a.L(same);
+  }
+  xb::Label forward, same_mxcsr;
+  a.pushfq();
+  a.pop(g(1));
+  a.test(xb::Reg32(1), 0x400);
+  a.jz(forward);
+  a.or_(g(0), 0x40);
+  a.L(forward);
+  a.stmxcsr(a.ptr[g(4) + 4]);
+  a.mov(xb::Reg32(1), a.ptr[g(4)]);
+  a.xor_(xb::Reg32(1), a.ptr[g(4) + 4]);
+  a.test(xb::Reg32(1), 0xffc0);  // the lower bits remember that something was inexact
+  a.je(same_mxcsr);
+  a.or_(g(0), 0x80);
+  a.L(same_mxcsr);
+  a.add(g(4), 24);
+  for (int i = 6; i-- > 0;) a.pop(g(kept[i]));
+  a.ret();
+  auto const code = jit::code_memory::process().publish(a.finish().value());
+  REQUIRE(code.ok());
+  using caller = std::uint64_t (*)(jit::matmul_frame*, jit::matmul_entry);
+  return (*code)->entry<caller>()(frame, entry);
+}
+
+}  // namespace
+
+TEST_CASE("a call keeps registers, direction flag and MXCSR") {
+  for (isa level : levels())
+    for (int residuals : {0, 1, 3, 9}) {
+      std::string text = "matmul(x, w)";
+      for (int i = 0; i < residuals; ++i) text += " | add r" + std::to_string(i) + ":tensor";
+      problem p = problem_of(text + " | tanh", {{11, 5}, {5, 40}});
+      p.max_isa = level;
+      auto const built = jit::build_matmul(p, level);
+      REQUIRE_MESSAGE(built.ok(), built.error().message);
+      jit::matmul_plan const& plan = (*built)->plan;
+      buffer memory((*built)->frame_bytes), panels(static_cast<std::size_t>(plan.panels().bytes()));
+      std::vector<float> x(11 * 5, 0.5F), w(5 * 40, 0.25F), tensor(11 * 40, 1.0F), out(11 * 40);
+      jit::pack_panels(plan.panels(), panels.data(), {w.data(), dtype::f32, 40, 1});
+      auto& frame = *new (memory.data()) jit::matmul_frame;
+      frame.a = x.data();
+      frame.lda = 5 * 4;
+      frame.b = panels.data();
+      frame.full_panels = plan.panels().full_panels();
+      frame.full_panel_bytes = plan.panels().panel_bytes(jit::tile_vectors);
+      jit::row_split const split = jit::split_rows(11, jit::tile_rows(level));
+      frame.blocks = split.blocks;
+      frame.low_blocks = split.low_blocks;
+      frame.high = split.high;
+      for (int i = 0; i < plan.accesses.ssize(); ++i) {
+        frame.accesses[i].origin = plan.accesses[i].output ? out.data() : tensor.data();
+        frame.accesses[i].row_stride = 40 * 4;
+      }
+      CHECK(what_a_call_changes((*built)->code->entry<jit::matmul_entry>(), &frame) == 0);
+      float const wanted = std::tanh(0.625F + static_cast<float>(residuals));
+      for (float v : out) CHECK(v == doctest::Approx(wanted));
+    }
+}
+
 TEST_CASE("what is refused is refused with a sentence") {
   jit_backend const jit;
   auto const refused = [&](problem const& p, std::string_view part) {
