@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "../support/safetensors.hpp"
@@ -34,6 +35,7 @@ struct samples {
 struct answers {
   std::vector<float> logits;
   std::string explanation;
+  std::string why_peer;  ///< empty: strict numerics
 
   int predicted(int i) const {
     auto const first = logits.begin() + i * classes;
@@ -69,14 +71,25 @@ std::vector<T> as_input(std::span<std::uint8_t const> pixels) {
   return input;
 }
 
+/// The network under strict numerics where each group runs as one fast kernel, else with the library's own answers for
+/// NaN and infinities (peer), and the sentence that says why.
+template <sinter::precision Precision>
+std::pair<sinter::program_for<std::remove_const_t<decltype(network)>>, std::string> compiled() {
+  auto strict = sinter::try_compile<Precision>(
+      network,
+      sinter::options{.on_fallback = sinter::policy::error, .on_split = sinter::policy::error});
+  if (strict.ok()) return {std::move(strict).value(), {}};
+  return {sinter::compile<Precision>(network, sinter::options{.numerics = sinter::numerics::peer}),
+          strict.error().message};
+}
+
 /// All digits at once. PyTorch stores convolution weights O,I,H,W: oihw() shows them to Sinter as they lie. A linear
 /// layer's [out, in] over the flattened C,H,W map is the same memory.
 template <sinter::precision Precision>
 answers classify(example::safetensors const& file, samples const& digits) {
   using input_type =
       std::conditional_t<Precision.src == sinter::dtype::f32, float, sinter::bfloat16>;
-  auto const kernel =
-      sinter::compile<Precision>(network, sinter::options{.numerics = sinter::numerics::peer});
+  auto const [kernel, why_peer] = compiled<Precision>();
   auto const weight = [&](char const* name, sinter::shape const& dims) {
     return file.get<float>(name, dims).value().data();
   };
@@ -91,7 +104,8 @@ answers classify(example::safetensors const& file, samples const& digits) {
       fc2_weight = sinter::oihw(weight("fc2.weight", {classes, 64}), classes, 64, 1, 1));
 
   std::vector<input_type> const input = as_input<input_type>(digits.pixels);
-  answers a{std::vector<float>(static_cast<std::size_t>(batch * classes)), kernel.explain()};
+  answers a{std::vector<float>(static_cast<std::size_t>(batch * classes)), kernel.explain(),
+            why_peer};
   kernel(image = input, packed, conv1_bias = bias("conv1.bias", 16),
          conv2_bias = bias("conv2.bias", 32), conv3_bias = bias("conv3.bias", 32),
          fc1_bias = bias("fc1.bias", 64), fc2_bias = bias("fc2.bias", classes),
