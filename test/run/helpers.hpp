@@ -51,6 +51,23 @@ inline program compile(std::vector<std::string> const& groups,
   return try_compile(groups, given, o).value();
 }
 
+/// The program on each backend of this build that takes it. The reference takes everything.
+template <class F>
+void on_each_backend(std::vector<std::string> const& groups,
+                     std::vector<sinter::named_desc> const& given, F&& f) {
+  for (sinter::backend const* b : sinter::backends()) {
+    CAPTURE(std::string(b->name()));
+    sinter::options o = quiet();
+    o.backend = b->name();
+    o.numerics = sinter::numerics::peer;
+    auto made = try_compile(groups, given, o);
+    if (made)
+      f(*made);
+    else
+      CHECK_MESSAGE(b->name() != "reference", made.error().message);
+  }
+}
+
 inline sinter::named_desc dims(std::string_view name, std::initializer_list<extent> e) {
   return {name, shape(e), {}, {}};
 }
