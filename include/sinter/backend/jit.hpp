@@ -84,7 +84,7 @@ class matmul_invocation final : public invocation {
       frame_.accesses[i].origin = pointer_of(plan.accesses[i]);
       frame_.accesses[i].row_stride = geometry_.accesses[i].row;
     }
-    set_rows(std::min(geometry_.rows, plan.block_rows));
+    set_rows((std::min)(geometry_.rows, plan.block_rows));
     empty_ = geometry_.empty() || plan.n == 0;
     single_ = !empty_ && geometry_.batch_axes == 0 && geometry_.rows <= plan.block_rows &&
               plan.scratch_bytes() == 0;
@@ -133,7 +133,7 @@ class matmul_invocation final : public invocation {
     frame_.b = moved(args_.operands[plan.weight], offset(geometry_.b_batch, index));
     if (plan.panel_scratch > 0) pack_here();
     for (extent row = 0; row < geometry_.rows; row += plan.block_rows) {
-      extent const rows = std::min(plan.block_rows, geometry_.rows - row);
+      extent const rows = (std::min)(plan.block_rows, geometry_.rows - row);
       set_rows(rows);
       for (int i = 0; i < plan.accesses.ssize(); ++i)
         frame_.accesses[i].origin =

@@ -318,7 +318,7 @@ inline matmul_plan plan_matmul(problem const& p, epilogue const& e, isa level) {
   }
   if (!s.direct)
     plan.row_scratch =
-        static_cast<std::size_t>((rows < 0 ? plan.block_rows : std::min(rows, plan.block_rows)) *
+        static_cast<std::size_t>((rows < 0 ? plan.block_rows : (std::min)(rows, plan.block_rows)) *
                                  copied_row_bytes(s.kind, plan.k));
   return plan;
 }

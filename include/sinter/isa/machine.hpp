@@ -90,7 +90,7 @@ constexpr void put_cache(cache_sizes& sizes, int level, std::int64_t bytes, int 
 inline int count_list(std::string const& list) {
   int count = 0;
   for (std::size_t at = 0; at < list.size();) {
-    std::size_t const comma = std::min(list.find(',', at), list.size());
+    std::size_t const comma = (std::min)(list.find(',', at), list.size());
     std::string const range = list.substr(at, comma - at);
     std::size_t const dash = range.find('-');
     if (dash == std::string::npos)
