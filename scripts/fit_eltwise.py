@@ -132,6 +132,14 @@ def expm1_twice_over(r):
     return expm1(2 * r) / r if r != 0 else mpf(2)
 
 
+def log1p_rest(t):
+    return (log1p(t) - t + t * t / 2) / t ** 3
+
+
+def log1p_rest_weight(t, y):
+    return t ** 3 / log1p(t)
+
+
 FITS = {
     # 2^f on [0, 1): the fraction left by floor
     'exp2_floor5': lambda: exp2_floor(5),
@@ -154,6 +162,9 @@ FITS = {
     'log7': lambda: fit(log1p_over, -0.25, 0.5, 7, fixed={0: 1}),
     'log8': lambda: fit(log1p_over, -0.25, 0.5, 8, fixed={0: 1}),
     'log9': lambda: fit(log1p_over, -0.25, 0.5, 9, fixed={0: 1}),
+    # (log(1 + t) - t + t^2 / 2) / t^3, weighed by its share of the logarithm
+    'log_rest6': lambda: fit(log1p_rest, -0.25, 0.5, 6, weight=log1p_rest_weight),
+    'log_rest7': lambda: fit(log1p_rest, -0.25, 0.5, 7, weight=log1p_rest_weight),
     # log(1 + e) / e for e in [0, 1]
     'log1p3_3': lambda: fit(log1p_over, 0, 1, 3, 3, fixed={0: 1}),
     'log1p4_3': lambda: fit(log1p_over, 0, 1, 4, 3, fixed={0: 1}),

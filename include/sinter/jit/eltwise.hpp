@@ -51,7 +51,7 @@ inline constexpr eltwise_row eltwise_table[] = {
     {op::hardswish, 2, 2, false, {1.5F}},
     {op::mish, 3, 3, false, {6, -1, 0x1p-16F}},
     {op::softplus, 3, 3, false, {6}},
-    {op::pow, 5, 4, false, {8}},  // and 2 |beta log|x|| more where beta is no integer of at most 8 in size
+    {op::pow, 6, 6, false, {16}},  // where x^beta itself is in the range of f32
     {op::round, 0, 0, false, {0}},
     {op::linear, 1, 1, false, {}},
     {op::add, 0, 0, true, {}},

@@ -91,19 +91,21 @@ inline void swish(lanes& e, xb::Xmm const& x, float alpha) {
   a.vmulps(x, x, e.t(0));
 }
 
-/// x = e^x, x at most 88.8 in size on AVX2. n, p: temporaries.
-inline void exp_in(lanes& e, xb::Xmm const& x, xb::Xmm const& n, xb::Xmm const& p) {
+/// x = e^(x + more), where `more` may be null and is small. n, p: temporaries.
+inline void exp_in(lanes& e, xb::Xmm const& x, xb::Xmm const& n, xb::Xmm const& p, xb::Xmm const* more = nullptr) {
   auto& a = e.a;
+  if (!e.wide()) {
+    e.at_most(x, 89, n);
+    e.at_least(x, -104.5F, n);
+  }
+  reduce(e, x, n, p, 1, 0);
+  if (more != nullptr) a.vaddps(x, x, *more);
   if (e.wide()) {
-    reduce(e, x, n, p, 1, 0);
     a.vrangeps(x, x, a.constant(0.36F), 2);
     exp_polynomial(e, p, x, 1, 1);
     a.vscalefps(x, p, n);
     return;
   }
-  e.at_most(x, 89, n);
-  e.at_least(x, -104.5F, n);
-  reduce(e, x, n, p, 1, 0);
   exp_polynomial(e, p, x, 1, 1);
   // n reaches from -151 to 128, more than an exponent field holds: two factors.
   a.vpsubd(n, n, a.constant(round_magic));

@@ -16,18 +16,8 @@ struct log_registers {
   xb::Xmm k, t, p, rest;
 };
 
-/// x = k ln 2 + t P(t). Fit log8: 2^-25.
-inline void log_sum(lanes& e, xb::Xmm const& x, log_registers const& r) {
-  auto& a = e.a;
-  e.horner(r.p, r.t, {0x1.bb6a02p-5F, -0x1.ee3232p-4F, 0x1.32d592p-3F, -0x1.588644p-3F, 0x1.992230p-3F, -0x1.ffddaap-3F,
-                      0x1.5555e4p-2F, -0x1.000014p-1F, 1});
-  a.vmulps(r.t, r.t, r.p);
-  a.vfmadd231ps(r.t, r.k, a.constant(ln2_high));  // its own error, 2^-28 of it, does not count
-  a.vmovaps(x, r.t);
-}
-
-/// x = log(x): -Inf of either 0, NaN below, Inf of Inf.
-inline void log_in(lanes& e, xb::Xmm const& x, log_registers const& r) {
+/// k and t of x > 0: x = 2^k (1 + t), exactly. x stays; p and rest are overwritten.
+inline void split(lanes& e, xb::Xmm const& x, log_registers const& r) {
   auto& a = e.a;
   if (e.wide()) {
     // Of 0, the exponent is -Inf and the significand 1; of Inf, Inf and 1.
@@ -35,31 +25,43 @@ inline void log_in(lanes& e, xb::Xmm const& x, log_registers const& r) {
     a.vgetmantps(r.t, x, 0x0b);  // [3/4, 3/2), NaN of negative numbers
     a.vgetexpps(r.p, r.t);
     a.vsubps(r.k, r.k, r.p);
-    a.vsubps(r.t, r.t, a.constant(1));
-    return log_sum(e, x, r);
+  } else {
+    a.vcmpps(r.p, x, a.constant(0x1p-126F), static_cast<std::uint8_t>(compare::lt));
+    a.vmulps(r.t, x, a.constant(0x1p23F));
+    a.vblendvps(r.t, x, r.t, r.p);
+    a.vandps(r.rest, r.p, a.constant(-23));
+    a.vpsubd(r.k, r.t, a.constant(0.75F));
+    a.vpsrad(r.k, r.k, 23);
+    a.vpslld(r.p, r.k, 23);
+    a.vpsubd(r.t, r.t, r.p);
+    a.vcvtdq2ps(r.k, r.k);
+    a.vaddps(r.k, r.k, r.rest);
   }
-  constexpr float inf = std::numeric_limits<float>::infinity();
-  a.vcmpps(r.p, x, a.constant(0x1p-126F), static_cast<std::uint8_t>(compare::lt));
-  a.vmulps(r.t, x, a.constant(0x1p23F));
-  a.vblendvps(r.t, x, r.t, r.p);
-  a.vandps(r.rest, r.p, a.constant(-23));
-  a.vpsubd(r.k, r.t, a.constant(0.75F));
-  a.vpsrad(r.k, r.k, 23);
-  a.vpslld(r.p, r.k, 23);
-  a.vpsubd(r.t, r.t, r.p);
-  a.vcvtdq2ps(r.k, r.k);
-  a.vaddps(r.k, r.k, r.rest);
   a.vsubps(r.t, r.t, a.constant(1));
-  // What the pattern cannot say, by way of the square root: NaN below 0, NaN and Inf as they are; and -Inf of 0.
-  a.vsqrtps(r.rest, x);
-  e.set(r.p, -inf);
-  a.vcmpps(x, x, a.constant(0), static_cast<std::uint8_t>(compare::eq));
-  a.vblendvps(r.rest, r.rest, r.p, x);
-  log_sum(e, x, r);
-  // rest - rest is 0 where it is finite: for every positive finite argument.
-  a.vsubps(r.t, r.rest, r.rest);
-  a.vcmpps(r.t, r.t, a.constant(0), static_cast<std::uint8_t>(compare::eq));
-  a.vblendvps(x, r.rest, x, r.t);
+}
+
+/// log(x): -Inf of either 0, NaN below, Inf of Inf. Fit log8: 2^-25.
+inline void log_in(lanes& e, xb::Xmm const& x, log_registers const& r) {
+  auto& a = e.a;
+  split(e, x, r);
+  if (!e.wide()) {
+    // What the pattern cannot say, by way of the square root: NaN below 0, NaN and Inf as they are; and -Inf of 0.
+    a.vsqrtps(r.rest, x);
+    e.set(r.p, -std::numeric_limits<float>::infinity());
+    a.vcmpps(x, x, a.constant(0), static_cast<std::uint8_t>(compare::eq));
+    a.vblendvps(r.rest, r.rest, r.p, x);
+  }
+  e.horner(r.p, r.t, {0x1.bb6a02p-5F, -0x1.ee3232p-4F, 0x1.32d592p-3F, -0x1.588644p-3F, 0x1.992230p-3F, -0x1.ffddaap-3F,
+                      0x1.5555e4p-2F, -0x1.000014p-1F, 1});
+  a.vmulps(r.t, r.t, r.p);
+  a.vfmadd231ps(r.t, r.k, a.constant(ln2_high));  // its own error, 2^-28 of it, does not count
+  a.vmovaps(x, r.t);
+  if (!e.wide()) {
+    // rest - rest is 0 where it is finite: for every positive finite argument.
+    a.vsubps(r.t, r.rest, r.rest);
+    a.vcmpps(r.t, r.t, a.constant(0), static_cast<std::uint8_t>(compare::eq));
+    a.vblendvps(x, r.rest, x, r.t);
+  }
 }
 
 inline void log(lanes& e, xb::Xmm const& x) {
@@ -121,10 +123,50 @@ inline void root_power(lanes& e, xb::Xmm const& x, float alpha, float beta) {
   if (alpha != 1) a.vmulps(x, x, a.constant(alpha));
 }
 
-/// alpha x^beta. Small integers by products; else alpha e^(beta log|x|), where the error of the product beta log|x| is
-/// multiplied by its size.
+/// x = x^beta for x from 2^-149 to the largest float. The logarithm is taken in two pieces, since its error is multiplied
+/// by beta log x, up to 100: log(1 + t) = (t - t^2 / 2) + t^3 Q(t), and what each sum and product loses is carried along.
+/// Fit log_rest7: 2^-27.6.
+inline void power_in_two_pieces(lanes& e, xb::Xmm const& x, float beta) {
+  auto& a = e.a;
+  constexpr float high = 0x1.62e4p-1F, low = 0x1.7f7d1cp-20F;  // ln 2; k high is exact
+  xb::Xmm const k = e.t(1), t = e.t(2), h = e.t(3), p = e.t(4), q = e.t(5);
+  split(e, x, {k, t, p, q});
+  a.vmulps(h, t, t);
+  a.vmovaps(x, t);
+  a.vfmsub213ps(x, t, h);  // t^2 = h + x
+  e.horner(p, t, {-0x1.714104p-5F, 0x1.aca3ccp-4F, -0x1.0d9402p-3F, 0x1.2885e2p-3F, -0x1.54eed4p-3F, 0x1.996970p-3F,
+                  -0x1.000044p-2F, 0x1.5555a4p-2F});
+  a.vmulps(q, t, h);
+  a.vmulps(p, p, q);
+  a.vfmadd231ps(p, x, a.constant(-0.5F));
+  a.vmulps(h, h, a.constant(0.5F));
+  a.vsubps(x, t, h);  // log(1 + t) = x + p, when p has what this difference lost
+  a.vsubps(t, t, x);
+  a.vsubps(t, t, h);
+  a.vaddps(p, p, t);
+  a.vmulps(h, k, a.constant(high));
+  a.vaddps(t, h, x);  // log = t + p
+  a.vsubps(h, h, t);
+  a.vaddps(x, x, h);
+  a.vaddps(p, p, x);
+  a.vfmadd231ps(p, k, a.constant(low));
+  a.vaddps(h, t, p);  // p has t^3 Q(t) too: sorted into h + p
+  a.vsubps(t, t, h);
+  a.vaddps(p, p, t);
+  a.vmulps(x, h, a.constant(beta));  // beta log = x + t
+  e.set(t, beta);
+  a.vfmsub213ps(t, h, x);
+  a.vfmadd231ps(t, p, a.constant(beta));
+  // Where x is so large that t is no longer small, the result is 0 or Inf whatever t is.
+  a.vminps(t, t, a.constant(1e-3F));
+  a.vmaxps(t, t, a.constant(-1e-3F));
+  exp_in(e, x, k, p, &t);
+}
+
+/// alpha x^beta. Small integers by products, halves by the square root.
 inline void pow(lanes& e, xb::Xmm const& x, float alpha, float beta) {
   auto& a = e.a;
+  constexpr float inf = std::numeric_limits<float>::infinity();
   if (beta == 0) return e.set(x, alpha);
   if (is_integer(beta) && beta >= -8 && beta <= 8) {
     if (beta < 0) {  // first the reciprocal: the power then over- and underflows where it should
@@ -137,22 +179,27 @@ inline void pow(lanes& e, xb::Xmm const& x, float alpha, float beta) {
     return;
   }
   if (beta == 0.5F || beta == -0.5F) return root_power(e, x, alpha, beta);
-  xb::Xmm const given = e.t(0), t = e.t(1);
+  xb::Xmm const given = e.t(0), t = e.t(1), special = e.t(2);
   a.vmovaps(given, x);
   a.vandps(x, x, a.constant_bits(0x7fffffff));
-  log_in(e, x, {e.t(1), e.t(2), e.t(3), e.wide() ? e.t(3) : e.t(4)});
-  a.vmulps(x, x, a.constant(beta));
-  exp_in(e, x, e.t(1), e.t(2));
+  e.at_least(x, 0x1p-149F, t);
+  e.at_most(x, 0x1.fffffep127F, t);
+  power_in_two_pieces(e, x, beta);
+  e.set(special, beta > 0 ? 0 : inf);
+  e.replace_where(x, given, compare::eq, a.constant(0), special, t);
+  e.set(special, beta > 0 ? inf : 0);
+  e.replace_where(x, given, compare::eq, a.constant(inf), special, t);
+  e.replace_where(x, given, compare::eq, a.constant(-inf), special, t);
+  e.replace_where(x, given, compare::unordered, given, given, t);
   if (is_odd(beta)) {
     a.vandps(t, given, a.constant(-0.0F));
     a.vorps(x, x, t);
   } else if (!is_integer(beta)) {
-    // NaN of what is below 0 and finite; -Inf is as Inf (C's pow): its own negative here.
-    constexpr float inf = std::numeric_limits<float>::infinity();
-    e.set(t, inf);
-    e.replace_where(given, given, compare::eq, a.constant(-inf), t, e.t(2));
-    e.set_bits(t, 0x7fc00000U);
-    e.replace_where(x, given, compare::lt, a.constant(0), t, e.t(2));
+    // NaN below 0, but for -Inf, which is as Inf (C's pow): a - a + a is a where a is finite, NaN of an infinity.
+    e.set_bits(special, 0x7fc00000U);
+    a.vsubps(t, given, given);
+    a.vaddps(t, t, given);
+    e.replace_where(x, t, compare::lt, a.constant(0), special, t);
   }
   if (alpha != 1) a.vmulps(x, x, a.constant(alpha));
 }
