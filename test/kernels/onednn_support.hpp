@@ -67,7 +67,7 @@ inline void check_fused(problem const& p) {
   check_right(p);
   std::vector<stage_note> const stages = stages_of(p);
   CHECK_MESSAGE(stages.size() == 1, text(p) << " is split: " << stages.back().why);
-  CHECK_MESSAGE(!onednn::is_reference(stages[0].implementation), stages[0].implementation);
+  CHECK_MESSAGE(!is_reference_code(stages[0].implementation), stages[0].implementation);
   CHECK_MESSAGE(stages[0].implementation != "pass", text(p));
 }
 

@@ -44,6 +44,15 @@ struct stage_note {
   std::string why;             ///< why the chain was split before this stage; empty for the first
 };
 
+/// Is this the name of code that is there for its meaning and not for its speed? oneDNN calls its own "ref:any",
+/// "ref_int8:any", "gemm:ref", "...:conv+ref:any" and the like; the reference backend says "reference".
+inline bool is_reference_code(std::string_view implementation) {
+  for (std::size_t at = implementation.find("ref"); at != std::string_view::npos;
+       at = implementation.find("ref", at + 1))
+    if (at == 0 || implementation[at - 1] == ':' || implementation[at - 1] == '+') return true;
+  return false;
+}
+
 class invocation {
  public:
   /// Everything set by the last repoint() is computed. No allocation, no exception. code::ok, or why the library

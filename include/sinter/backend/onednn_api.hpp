@@ -262,13 +262,6 @@ inline std::string implementation(primitive_desc const& pd) {
     return "unnamed";
   return text;
 }
-/// oneDNN's own reference code, alone or as a part: "ref:any", "ref_int8:any", "gemm:ref", "...:conv+ref:any".
-inline bool is_reference(std::string_view implementation) {
-  for (std::size_t i = implementation.find("ref"); i != std::string_view::npos;
-       i = implementation.find("ref", i + 1))
-    if (i == 0 || implementation[i - 1] == ':' || implementation[i - 1] == '+') return true;
-  return false;
-}
 
 /// "bf16 64x64x3x3 strides 576,1,192,64 blocks 16b64a2b": two equal texts are one layout. Empty: not said in words.
 inline std::string text_of(const_dnnl_memory_desc_t md) {

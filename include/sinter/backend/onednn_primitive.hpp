@@ -44,7 +44,7 @@ enum class speed : unsigned char {
   reference,  ///< oneDNN's own reference code
 };
 inline speed speed_of(std::string_view implementation, bool conv) {
-  if (is_reference(implementation)) return speed::reference;
+  if (is_reference_code(implementation)) return speed::reference;
   bool const gemm = implementation.starts_with("gemm:") ||
                     implementation.find(":gemm:") != std::string_view::npos;
   return conv && gemm ? speed::im2col : speed::fast;

@@ -54,12 +54,6 @@ inline std::string without_prefix(std::string_view sentence) {
   return std::string(sentence.starts_with(prefix) ? sentence.substr(prefix.size()) : sentence);
 }
 
-/// Is this the name of code that is there for its meaning and not for its speed? oneDNN calls its own "ref:any",
-/// "ref_int8:any" and the like; the reference backend says "reference".
-inline bool is_reference_code(std::string_view implementation) {
-  return implementation.starts_with("ref") || implementation.find(":ref") != std::string_view::npos;
-}
-
 inline std::string plan_text(problem const& p) { return std::string(text(p.chain).view()); }
 
 inline std::string implementations_of(std::vector<stage_note> const& stages) {
@@ -177,7 +171,7 @@ inline result<selection> select(problem const& p, options const& o, settings con
       std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   if (said.backend != "reference")
     for (stage_note const& stage : s.stages)
-      s.fallback = s.fallback || detail::is_reference_code(stage.implementation);
+      s.fallback = s.fallback || is_reference_code(stage.implementation);
   if (said.verbose > 0) detail::print_line("compile", s, p, s.microseconds);
   if (status st = detail::judge(s, p, o); !st.ok()) return st.error();
   return s;
