@@ -20,15 +20,13 @@ using namespace sinter_test;
 
 namespace {
 
-constexpr std::string_view precisions[] = {"", " [bf16]", " [f16]",
-                                           " [bf16 bf16 f32 f32 f32 f32]",
+constexpr std::string_view precisions[] = {"", " [bf16]", " [f16]", " [bf16 bf16 f32 f32 f32 f32]",
                                            " [f32 bf16 f32 f32 f32 f32]"};
 
 std::vector<isa> levels() {
   std::vector<isa> found;
   for (isa level : {isa::avx2, isa::avx512, isa::avx512_bf16})
-    if (runs(detected_isa(), level))
-      found.push_back(level);
+    if (runs(detected_isa(), level)) found.push_back(level);
   return found;
 }
 
@@ -47,8 +45,7 @@ struct conv {
     auto const pair = [](extent a, extent b) {
       return std::to_string(a) + "x" + std::to_string(b);
     };
-    return "conv2d(x, w, stride=" + pair(sh, sw) +
-           ", pad_begin=" + pair(top, left) +
+    return "conv2d(x, w, stride=" + pair(sh, sw) + ", pad_begin=" + pair(top, left) +
            ", pad_end=" + pair(bottom, right) + ", dilation=" + pair(dh, dw) +
            ", groups=" + std::to_string(groups) + ")";
   }
@@ -56,24 +53,21 @@ struct conv {
   shape weight() const { return {oc, kh, kw, ic / groups}; }
 };
 
-problem problem_of(std::string const &text, std::vector<shape> const &dims,
-                   std::vector<strides> const &layouts = {},
-                   std::vector<strides> const &output_strides = {}) {
+problem problem_of(std::string const& text, std::vector<shape> const& dims,
+                   std::vector<strides> const& layouts = {},
+                   std::vector<strides> const& output_strides = {}) {
   chain const c = parse_chain(text).value();
   std::vector<operand_spec> specs(c.operands.size());
   for (std::size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i].empty())
-      continue;
+    if (dims[i].empty()) continue;
     specs[i] = dense_desc(c.operands[i].type, dims[i]);
-    if (i < layouts.size() && !layouts[i].empty())
-      specs[i]->strides = layouts[i];
+    if (i < layouts.size() && !layouts[i].empty()) specs[i]->strides = layouts[i];
   }
   auto p = make_problem(c, specs, output_strides);
-  if (!p.ok())
-    FAIL(p.error().message);
+  if (!p.ok()) FAIL(p.error().message);
   return p.value();
 }
-problem problem_of(conv const &v, std::string const &steps) {
+problem problem_of(conv const& v, std::string const& steps) {
   return problem_of(v.text() + steps, {v.source(), v.weight()});
 }
 
@@ -84,12 +78,9 @@ void check_all(problem p, check_options options = {}, bool everywhere = false) {
     p.max_isa = level;
     auto const k = jit.build(p);
     REQUIRE_MESSAGE(k.ok(), k.error().message);
-    CHECK((*k)->stages()[0].implementation.starts_with(
-        "jit:" + std::string(name_of(level)) + ":"));
-    for (std::size_t i = 0; i < (everywhere ? std::size(all_placements) : 1);
-         ++i) {
-      options.where =
-          all_placements[(options.seed + i) % std::size(all_placements)];
+    CHECK((*k)->stages()[0].implementation.starts_with("jit:" + std::string(name_of(level)) + ":"));
+    for (std::size_t i = 0; i < (everywhere ? std::size(all_placements) : 1); ++i) {
+      options.where = all_placements[(options.seed + i) % std::size(all_placements)];
       outcome const r = check_kernel(**k, p, options);
       CHECK_MESSAGE(r.ok(), name_of(level), ": ", r.text);
     }
@@ -98,26 +89,22 @@ void check_all(problem p, check_options options = {}, bool everywhere = false) {
 
 /// Dense operands in, the dense output out.
 template <class T>
-std::vector<T> run_dense(problem const &p,
-                         std::vector<void const *> const &operands) {
+std::vector<T> run_dense(problem const& p, std::vector<void const*> const& operands) {
   auto const k = jit_backend{}.build(p);
   REQUIRE_MESSAGE(k.ok(), k.error().message);
   call_args args;
   std::vector<packed_weight> packed(operands.size());
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    tensor_desc const &d = p.operands[i];
+    tensor_desc const& d = p.operands[i];
     args.operands[i] = operands[i];
-    if (p.chain.operands[i].role != role::weight)
-      continue;
+    if (p.chain.operands[i].role != role::weight) continue;
     auto w =
-        (*k)->pack(static_cast<int>(i),
-                   tensor_view{operands[i], d.type, d.dims, d.strides, false});
+        (*k)->pack(static_cast<int>(i), tensor_view{operands[i], d.type, d.dims, d.strides, false});
     REQUIRE(w.ok());
     packed[i] = *w;
     args.operands[i] = packed[i].data();
   }
-  std::vector<T> out(
-      static_cast<std::size_t>(element_count(p.outputs[0].dims)));
+  std::vector<T> out(static_cast<std::size_t>(element_count(p.outputs[0].dims)));
   args.outputs[0] = out.data();
   buffer scratch((*k)->scratch_bytes());
   args.scratch = scratch.data();
@@ -130,7 +117,7 @@ std::vector<T> run_dense(problem const &p,
 
 /// Ones in, ones as weights: each output counts its taps. On every level, f32
 /// and bf16 with an f32 output.
-std::vector<float> count_taps(conv const &v, isa level, bool narrow) {
+std::vector<float> count_taps(conv const& v, isa level, bool narrow) {
   problem p = problem_of(v, narrow ? " [bf16 bf16 f32 f32 f32 f32]" : "");
   p.max_isa = level;
   auto const x = static_cast<std::size_t>(element_count(v.source())),
@@ -143,7 +130,8 @@ std::vector<float> count_taps(conv const &v, isa level, bool narrow) {
   std::vector<float> const ones(n, 1.0F);
   return run_dense<float>(p, {ones.data(), ones.data()});
 }
-template <class Wanted> void check_counts(conv const &v, Wanted &&wanted) {
+template <class Wanted>
+void check_counts(conv const& v, Wanted&& wanted) {
   for (isa level : levels())
     for (bool narrow : {false, true}) {
       std::vector<float> const out = count_taps(v, level, narrow);
@@ -159,21 +147,20 @@ template <class Wanted> void check_counts(conv const &v, Wanted &&wanted) {
 
 /// A sweep of unlike numbers: each call draws one of a list.
 class draw {
-public:
+ public:
   explicit draw(std::uint64_t seed) : random_(seed) {}
   extent operator()(std::initializer_list<extent> list) {
     return list.begin()[random_() % list.size()];
   }
   extent upto(extent first, extent last) {
-    return first + static_cast<extent>(random_() % static_cast<std::uint64_t>(
-                                                       last - first + 1));
+    return first + static_cast<extent>(random_() % static_cast<std::uint64_t>(last - first + 1));
   }
 
-private:
+ private:
   std::mt19937_64 random_;
 };
 
-conv random_conv(draw &d) {
+conv random_conv(draw& d) {
   conv v;
   do {
     v = {};
@@ -196,7 +183,7 @@ conv random_conv(draw &d) {
   return v;
 }
 
-constexpr char const *epilogues[] = {
+constexpr char const* epilogues[] = {
     "",
     " | add b:vector",
     " | add b:vector | add r:tensor | relu",
@@ -205,19 +192,18 @@ constexpr char const *epilogues[] = {
     " | mul s:scalar | add r:tensor | clip(-0.5, 6) | add q:tensor",
 };
 
-} // namespace
+}  // namespace
 
-TEST_CASE("integer data gives the oracle's bits, whatever the kernel, stride, "
-          "dilation, padding and "
-          "channels") {
+TEST_CASE(
+    "integer data gives the oracle's bits, whatever the kernel, stride, "
+    "dilation, padding and "
+    "channels") {
   draw d(1);
   for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
     conv const v = random_conv(d);
     problem const p = problem_of(
-        v, epilogues[seed % 3] +
-               std::string(precisions[seed / 3 % std::size(precisions)]));
-    check_all(p,
-              {.seed = seed, .values = pattern::integers, .zero_signs = false});
+        v, epilogues[seed % 3] + std::string(precisions[seed / 3 % std::size(precisions)]));
+    check_all(p, {.seed = seed, .values = pattern::integers, .zero_signs = false});
   }
 }
 
@@ -225,9 +211,8 @@ TEST_CASE("any values, any epilogue") {
   draw d(2);
   for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
     conv const v = random_conv(d);
-    problem const p = problem_of(
-        v, epilogues[seed % std::size(epilogues)] +
-               std::string(precisions[seed / 6 % std::size(precisions)]));
+    problem const p = problem_of(v, epilogues[seed % std::size(epilogues)] +
+                                        std::string(precisions[seed / 6 % std::size(precisions)]));
     check_options o{.seed = seed, .values = all_patterns[1 + seed % 3]};
     check_all(p, o);
   }
@@ -235,8 +220,7 @@ TEST_CASE("any values, any epilogue") {
 
 // Weights of infinity at taps that are outside: 0 times infinity would be NaN,
 // so padding must not be multiplied.
-TEST_CASE(
-    "taps outside are not multiplied: infinities and NaN among the weights") {
+TEST_CASE("taps outside are not multiplied: infinities and NaN among the weights") {
   draw d(3);
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     conv const v = random_conv(d);
@@ -245,8 +229,9 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("random conv chains agree with the oracle, or are refused with a "
-          "sentence") {
+TEST_CASE(
+    "random conv chains agree with the oracle, or are refused with a "
+    "sentence") {
   random_options o;
   o.matmul = o.pointwise = false;
   o.precisions.assign(std::begin(precisions), std::end(precisions));
@@ -256,11 +241,10 @@ TEST_CASE("random conv chains agree with the oracle, or are refused with a "
     random_case c = make_random_case(seed, o);
     for (isa level : levels()) {
       c.p.max_isa = level;
-      outcome const r = run_problem(
-          jit, c.p,
-          {.seed = seed,
-           .where = all_placements[seed % std::size(all_placements)],
-           .values = all_patterns[seed / 4 % 4]});
+      outcome const r = run_problem(jit, c.p,
+                                    {.seed = seed,
+                                     .where = all_placements[seed % std::size(all_placements)],
+                                     .values = all_patterns[seed / 4 % 4]});
       if (r.supported) {
         ++taken;
         CHECK_MESSAGE(r.ok(), name_of(level), ": ", r.text);
@@ -283,14 +267,11 @@ TEST_CASE("strided views: gaps of NaN stay where they are") {
     extent const to = v.oc + d({0, 1, 3}), to_row = to * ow + d({0, 5}),
                  to_image = to_row * oh + d({0, 7});
     check_all(
-        problem_of(v.text() + " | add r:tensor" +
-                       std::string(precisions[seed % std::size(precisions)]),
-                   {v.source(), v.weight(), {v.n, oh, ow, v.oc}},
-                   {{image, row, pixel, 1}, {}, {to_image, to_row, to, 1}},
-                   {{to_image, to_row, to, 1}}),
-        {.seed = seed,
-         .values = seed % 2 == 0 ? pattern::integers : pattern::nan_rows},
-        true);
+        problem_of(
+            v.text() + " | add r:tensor" + std::string(precisions[seed % std::size(precisions)]),
+            {v.source(), v.weight(), {v.n, oh, ow, v.oc}},
+            {{image, row, pixel, 1}, {}, {to_image, to_row, to, 1}}, {{to_image, to_row, to, 1}}),
+        {.seed = seed, .values = seed % 2 == 0 ? pattern::integers : pattern::nan_rows}, true);
   }
 }
 
@@ -300,29 +281,20 @@ TEST_CASE("1x1 convolutions of every width and many images are one long row") {
     for (extent n : {1, 2, 3})
       for (extent w = 1; w <= 20; ++w)
         for (extent s : {1, 2})
-          check_all(problem_of({.n = n,
-                                .h = 5,
-                                .w = w,
-                                .ic = 17,
-                                .oc = 40,
-                                .sh = s,
-                                .sw = s},
-                               " | add b:vector | add r:tensor | relu" +
-                                   std::string(precision)),
+          check_all(problem_of({.n = n, .h = 5, .w = w, .ic = 17, .oc = 40, .sh = s, .sw = s},
+                               " | add b:vector | add r:tensor | relu" + std::string(precision)),
                     {.seed = ++seed});
 }
 
-TEST_CASE("the source in any memory order is refused unless channels are "
-          "adjacent; images may be "
-          "anywhere") {
-  check_all(problem_of("conv2d(x, w, pad_begin=1x1, pad_end=1x1)",
-                       {{2, 5, 6, 7}, {9, 3, 3, 7}},
-                       {{7, 6 * 14, 14, 1}})); // image inside of column
-  check_all(problem_of("conv2d(x, w, pad_begin=1x1, pad_end=1x1)",
-                       {{2, 5, 6, 7}, {9, 3, 3, 7}},
-                       {{5 * 6 * 7, 7, 5 * 7, 1}})); // columns outside of rows
-  check_all(problem_of("conv2d(x, w)", {{2, 5, 6, 7}, {9, 3, 3, 7}},
-                       {{0, 0, 0, 1}})); // one pixel
+TEST_CASE(
+    "the source in any memory order is refused unless channels are "
+    "adjacent; images may be "
+    "anywhere") {
+  check_all(problem_of("conv2d(x, w, pad_begin=1x1, pad_end=1x1)", {{2, 5, 6, 7}, {9, 3, 3, 7}},
+                       {{7, 6 * 14, 14, 1}}));  // image inside of column
+  check_all(problem_of("conv2d(x, w, pad_begin=1x1, pad_end=1x1)", {{2, 5, 6, 7}, {9, 3, 3, 7}},
+                       {{5 * 6 * 7, 7, 5 * 7, 1}}));  // columns outside of rows
+  check_all(problem_of("conv2d(x, w)", {{2, 5, 6, 7}, {9, 3, 3, 7}}, {{0, 0, 0, 1}}));  // one pixel
 }
 
 TEST_CASE("weights in any order and precision pack to the same panels") {
@@ -360,15 +332,14 @@ TEST_CASE("ones: a 2x2 of ones is 4, and every output counts its taps") {
   for (extent c : {1, 2, 3, 5})
     for (extent oc : {1, 3})
       for (extent k : {1, 2, 3, 5, 7})
-        check_counts(
-            {.h = k, .w = k, .ic = c, .oc = oc, .kh = k, .kw = k},
-            [&](extent, extent) { return static_cast<float>(c * k * k); });
+        check_counts({.h = k, .w = k, .ic = c, .oc = oc, .kh = k, .kw = k},
+                     [&](extent, extent) { return static_cast<float>(c * k * k); });
 }
 
 TEST_CASE("a stride larger than the kernel") {
   conv const v{.h = 67, .w = 4, .ic = 32, .oc = 48, .sh = 3, .left = 1};
   check_counts(v, [](extent, extent x) { return x == 0 ? 0.0F : 32.0F; });
-  for (auto const &[k, s] : {std::pair<extent, extent>{2, 5}, {3, 4}})
+  for (auto const& [k, s] : {std::pair<extent, extent>{2, 5}, {3, 4}})
     for (extent pad : {0, 1, 2})
       check_all(problem_of({.h = 23,
                             .w = 17,
@@ -385,8 +356,7 @@ TEST_CASE("a stride larger than the kernel") {
 }
 
 TEST_CASE("asymmetric padding: outputs count the taps inside") {
-  auto const count = [](extent o, extent in, extent k, extent s, extent d,
-                        extent pad) {
+  auto const count = [](extent o, extent in, extent k, extent s, extent d, extent pad) {
     extent n = 0;
     for (extent t = 0; t < k; ++t) {
       extent const at = o * s - pad + t * d;
@@ -412,8 +382,7 @@ TEST_CASE("asymmetric padding: outputs count the taps inside") {
                            .bottom = left,
                            .left = left,
                            .right = right};
-              if (!v.fits())
-                continue;
+              if (!v.fits()) continue;
               check_counts(v, [&](extent y, extent x) {
                 return static_cast<float>(3 * count(x, w, k, s, d, left) *
                                           count(y, 2, 2, 1, 1, right));
@@ -446,8 +415,7 @@ TEST_CASE("few channels in and out, 11x11 with stride 4, images of one pixel") {
                                 .right = 1},
                                " | add b:vector" + std::string(precision)),
                     {.seed = ++seed}, true);
-          check_all(problem_of({.ic = ic, .oc = oc, .sh = s, .sw = s},
-                               std::string(precision)),
+          check_all(problem_of({.ic = ic, .oc = oc, .sh = s, .sw = s}, std::string(precision)),
                     {.seed = ++seed});
         }
     check_all(problem_of({.h = 31,
@@ -466,8 +434,7 @@ TEST_CASE("few channels in and out, 11x11 with stride 4, images of one pixel") {
   }
 }
 
-TEST_CASE(
-    "padding all around a single pixel: whole rows of outputs without a tap") {
+TEST_CASE("padding all around a single pixel: whole rows of outputs without a tap") {
   for (std::string_view precision : precisions)
     check_all(problem_of({.h = 1,
                           .w = 1,
@@ -499,8 +466,7 @@ TEST_CASE("groups of a vector of output channels or more") {
                                 .left = 1,
                                 .right = 1,
                                 .groups = groups},
-                               " | add b:vector | add r:tensor" +
-                                   std::string(precision)),
+                               " | add b:vector | add r:tensor" + std::string(precision)),
                     {.seed = ++seed, .values = pattern::integers});
 }
 
@@ -518,19 +484,12 @@ TEST_CASE("blocks of a large image, and dilated 7x7 kernels") {
                           .right = 1},
                          std::string(precision)),
               {.values = pattern::integers});
-    check_all(problem_of({.h = 3, .w = 3000, .ic = 70, .oc = 9},
-                         std::string(precision)),
+    check_all(problem_of({.h = 3, .w = 3000, .ic = 70, .oc = 9}, std::string(precision)),
               {.values = pattern::integers});
-    check_all(problem_of({.h = 3,
-                          .w = 3000,
-                          .ic = 70,
-                          .oc = 9,
-                          .kh = 2,
-                          .kw = 2,
-                          .sw = 2,
-                          .left = 1},
-                         std::string(precision)),
-              {.values = pattern::integers});
+    check_all(
+        problem_of({.h = 3, .w = 3000, .ic = 70, .oc = 9, .kh = 2, .kw = 2, .sw = 2, .left = 1},
+                   std::string(precision)),
+        {.values = pattern::integers});
     check_all(problem_of({.n = 2,
                           .h = 20,
                           .w = 21,
@@ -551,26 +510,22 @@ TEST_CASE("blocks of a large image, and dilated 7x7 kernels") {
 
 TEST_CASE("no images: nothing is done") {
   for (std::string_view precision : precisions)
-    check_all(
-        problem_of({.n = 0, .h = 4, .w = 4, .ic = 3, .oc = 5, .kh = 3, .kw = 3},
-                   std::string(precision)));
+    check_all(problem_of({.n = 0, .h = 4, .w = 4, .ic = 3, .oc = 5, .kh = 3, .kw = 3},
+                         std::string(precision)));
 }
 
 TEST_CASE("one kernel serves every number of images, height and width") {
   jit_backend const jit;
   for (std::string_view precision : precisions)
-    for (char const *form : {"conv2d(x, w, pad_begin=1x1, pad_end=1x1)",
-                             "conv2d(x, w, stride=2x2)"})
+    for (char const* form :
+         {"conv2d(x, w, pad_begin=1x1, pad_end=1x1)", "conv2d(x, w, stride=2x2)"})
       for (isa level : levels())
         for (extent k : {1, 3}) {
-          chain const c =
-              parse_chain(form +
-                          std::string(" | add b:vector | add r:tensor | relu") +
-                          std::string(precision))
-                  .value();
+          chain const c = parse_chain(form + std::string(" | add b:vector | add r:tensor | relu") +
+                                      std::string(precision))
+                              .value();
           std::vector<operand_spec> specs(c.operands.size());
-          specs[0] = tensor_desc{
-              c.operands[0].type, {dynamic, dynamic, dynamic, 19}, {}};
+          specs[0] = tensor_desc{c.operands[0].type, {dynamic, dynamic, dynamic, 19}, {}};
           specs[1] = dense_desc(c.operands[1].type, {45, k, k, 19});
           auto wanted = make_problem(c, specs);
           REQUIRE_MESSAGE(wanted.ok(), wanted.error().message);
@@ -585,33 +540,21 @@ TEST_CASE("one kernel serves every number of images, height and width") {
                 shape const dims[] = {{n, h, w, 19}};
                 auto const p = resolve(*wanted, dims);
                 REQUIRE_MESSAGE(p.ok(), p.error().message);
-                outcome const r =
-                    check_kernel(**kernel, *p, {.seed = ++seed}, true);
+                outcome const r = check_kernel(**kernel, *p, {.seed = ++seed}, true);
                 CHECK_MESSAGE(r.ok(), r.text);
               }
           CHECK(jit::process_cache().counters().generated == generated);
         }
 }
 
-TEST_CASE(
-    "a chain too long for one copy per pixel gets its epilogue in a loop") {
+TEST_CASE("a chain too long for one copy per pixel gets its epilogue in a loop") {
   std::string text = "";
-  for (int i = 0; i < 12; ++i)
-    text += i % 2 == 0 ? " | gelu_erf" : " | mish";
-  conv const v{.h = 4,
-               .w = 13,
-               .ic = 4,
-               .oc = 50,
-               .kh = 3,
-               .kw = 3,
-               .top = 1,
-               .left = 1};
+  for (int i = 0; i < 12; ++i) text += i % 2 == 0 ? " | gelu_erf" : " | mish";
+  conv const v{.h = 4, .w = 13, .ic = 4, .oc = 50, .kh = 3, .kw = 3, .top = 1, .left = 1};
   for (std::string_view precision : {"", " [bf16]"})
-    check_all(problem_of(v, text + std::string(precision)),
-              {.values = pattern::integers});
+    check_all(problem_of(v, text + std::string(precision)), {.values = pattern::integers});
   std::string many = "";
-  for (int i = 0; i < 20; ++i)
-    many += " | add r" + std::to_string(i) + ":tensor";
+  for (int i = 0; i < 20; ++i) many += " | add r" + std::to_string(i) + ":tensor";
   check_all(problem_of(v, many));
 }
 
@@ -628,27 +571,23 @@ TEST_CASE("addends of every broadcast shape") {
                .bottom = 1,
                .left = 1,
                .right = 1};
-  for (shape const &dims : {shape{6}, shape{3, 1, 1, 1}, shape{5, 1, 1},
-                            shape{6, 1}, shape{1, 5, 6, 1}, shape{3, 1, 6, 6},
-                            shape{3, 5, 1, 6}, shape{1, 1, 1, 6}})
+  for (shape const& dims :
+       {shape{6}, shape{3, 1, 1, 1}, shape{5, 1, 1}, shape{6, 1}, shape{1, 5, 6, 1},
+        shape{3, 1, 6, 6}, shape{3, 5, 1, 6}, shape{1, 1, 1, 6}})
     for (std::string_view precision : {"", " [bf16]"})
       for (extent k : {1, 3}) {
         conv u = v;
         u.kh = u.kw = k;
-        if (k == 1)
-          u.top = u.bottom = u.left = u.right = 0;
-        check_all(
-            problem_of(u.text() + " | add r:tensor" + std::string(precision),
-                       {u.source(), u.weight(), dims}),
-            {.seed = ++seed});
+        if (k == 1) u.top = u.bottom = u.left = u.right = 0;
+        check_all(problem_of(u.text() + " | add r:tensor" + std::string(precision),
+                             {u.source(), u.weight(), dims}),
+                  {.seed = ++seed});
       }
 }
 
 TEST_CASE("an operand that shares memory with the output") {
   chain const c =
-      parse_chain(
-          "conv2d(x, w, pad_begin=1x1, pad_end=1x1) | add r:tensor | tanh")
-          .value();
+      parse_chain("conv2d(x, w, pad_begin=1x1, pad_end=1x1) | add r:tensor | tanh").value();
   std::vector<operand_spec> specs(c.operands.size());
   specs[0] = dense_desc(dtype::f32, {1, 7, 9, 6});
   specs[1] = dense_desc(dtype::f32, {41, 3, 3, 6});
@@ -660,21 +599,18 @@ TEST_CASE("an operand that shares memory with the output") {
 
 TEST_CASE("what is refused is refused with a sentence") {
   jit_backend const jit;
-  auto const refused = [&](problem const &p, std::string_view part) {
+  auto const refused = [&](problem const& p, std::string_view part) {
     verdict const v = jit.supports(p);
     CHECK_FALSE(v);
     CHECK_MESSAGE(v.reason.find(part) != std::string::npos, v.reason);
     CHECK(v.reason.starts_with("sinter: "));
     CHECK_FALSE(jit.build(p).ok());
   };
-  refused(problem_of("conv2d(x, w)", {{1, 4, 4, 3}, {5, 3, 3, 3}},
-                     {{48, 4, 1, 16}}),
+  refused(problem_of("conv2d(x, w)", {{1, 4, 4, 3}, {5, 3, 3, 3}}, {{48, 4, 1, 16}}),
           "operand 'x' has the stride 16 along its channels");
-  refused(problem_of("conv2d(x, w)", {{1, 4, 4, 3}, {5, 3, 3, 3}}, {},
-                     {{20, 2, 1, 4}}),
+  refused(problem_of("conv2d(x, w)", {{1, 4, 4, 3}, {5, 3, 3, 3}}, {}, {{20, 2, 1, 4}}),
           "output 'out' has the stride 4");
-  refused(problem_of("conv2d(x, w) | add r:tensor",
-                     {{1, 4, 4, 3}, {5, 3, 3, 3}, {1, 2, 2, 5}},
+  refused(problem_of("conv2d(x, w) | add r:tensor", {{1, 4, 4, 3}, {5, 3, 3, 3}, {1, 2, 2, 5}},
                      {{}, {}, {20, 2, 1, 4}}),
           "operand 'r'");
   refused(problem_of("conv2d(x, w:tensor)", {{1, 4, 4, 3}, {5, 3, 3, 3}}),
@@ -682,6 +618,5 @@ TEST_CASE("what is refused is refused with a sentence") {
   refused(problem_of("conv2d(x, w, groups=4)", {{1, 5, 5, 4}, {4, 3, 3, 1}}),
           "4 groups of 1 output channels");
   refused(problem_of("conv1d(x, w)", {{1, 5, 4}, {4, 3, 4}}), "conv1d");
-  refused(problem_of("conv3d(x, w)", {{1, 5, 5, 5, 4}, {4, 3, 3, 3, 4}}),
-          "conv3d");
+  refused(problem_of("conv3d(x, w)", {{1, 5, 5, 5, 4}, {4, 3, 3, 3, 4}}), "conv3d");
 }

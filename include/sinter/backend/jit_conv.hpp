@@ -28,19 +28,16 @@ struct conv_code {
 };
 
 class conv_invocation final : public invocation {
-public:
-  static result<std::unique_ptr<invocation>>
-  make(std::shared_ptr<conv_code const> built) {
+ public:
+  static result<std::unique_ptr<invocation>> make(std::shared_ptr<conv_code const> built) {
     buffer memory(built->frame_bytes);
     if (memory.failed())
-      return failure{code::out_of_memory,
-                     "sinter: jit: no memory for the frame of a call"};
-    return std::unique_ptr<invocation>(
-        new conv_invocation(std::move(built), std::move(memory)));
+      return failure{code::out_of_memory, "sinter: jit: no memory for the frame of a call"};
+    return std::unique_ptr<invocation>(new conv_invocation(std::move(built), std::move(memory)));
   }
 
-  void repoint(call_args const &args) noexcept override {
-    problem const &p = args.shapes != nullptr ? *args.shapes : built_->wanted;
+  void repoint(call_args const& args) noexcept override {
+    problem const& p = args.shapes != nullptr ? *args.shapes : built_->wanted;
     args_ = args;
     geometry_ = geometry_of(plan_, p);
     block_ = block_of(plan_, geometry_);
@@ -48,35 +45,36 @@ public:
     src_type_ = p.operands[detail::at(plan_.src)].type;
   }
 
-private:
+ private:
   conv_invocation(std::shared_ptr<conv_code const> built, buffer memory)
-      : invocation(&run_all), built_(std::move(built)), plan_(built_->plan),
-        memory_(std::move(memory)), frame_(*new (memory_.data()) conv_frame) {
+      : invocation(&run_all),
+        built_(std::move(built)),
+        plan_(built_->plan),
+        memory_(std::move(memory)),
+        frame_(*new (memory_.data()) conv_frame) {
     for (int i = 0; i < conv_kernels; ++i)
-      if (built_->code[i])
-        entries_[i] = built_->code[i]->entry<conv_entry>();
+      if (built_->code[i]) entries_[i] = built_->code[i]->entry<conv_entry>();
   }
 
-  static sinter::code run_all(invocation &self) noexcept {
-    auto &me = static_cast<conv_invocation &>(self);
+  static sinter::code run_all(invocation& self) noexcept {
+    auto& me = static_cast<conv_invocation&>(self);
     if (!me.empty_)
       for (extent image = 0; image < me.geometry_.images; ++image)
         for_each_block(me.geometry_, me.block_,
-                       [&](conv_block const &b) { me.one_block(image, b); });
+                       [&](conv_block const& b) { me.one_block(image, b); });
     return sinter::code::ok;
   }
 
-  static std::byte const *moved(void const *p, extent bytes) noexcept {
-    return static_cast<std::byte const *>(p) + bytes;
+  static std::byte const* moved(void const* p, extent bytes) noexcept {
+    return static_cast<std::byte const*>(p) + bytes;
   }
 
-  void one_block(extent image, conv_block const &b) noexcept {
+  void one_block(extent image, conv_block const& b) noexcept {
     image_ = image;
     source_ = moved(args_.operands[plan_.src], image * geometry_.src.image);
     row_ = geometry_.src.row;
     column_ = geometry_.src.column;
-    if (plan_.copied)
-      copy_inputs(inputs_of(geometry_, b));
+    if (plan_.copied) copy_inputs(inputs_of(geometry_, b));
     extent const group_bytes = plan_.pixel_bytes / plan_.groups;
     for (extent group = 0; group < plan_.groups; ++group) {
       one_group(group, b);
@@ -84,7 +82,7 @@ private:
     }
   }
 
-  void one_group(extent group, conv_block const &b) noexcept {
+  void one_group(extent group, conv_block const& b) noexcept {
     panel_layout const panels = plan_.panels(conv_run::pixel);
     extent const width = panels.width();
     for (extent first = 0; first < plan_.out; first += width) {
@@ -95,35 +93,30 @@ private:
         kernels_[static_cast<int>(r)] = {
             entries_[conv_kernel_index(r, tail)],
             moved(args_.operands[plan_.weight],
-                  plan_.panels_at(r, group) +
-                      first / width * of_run.panel_bytes(tile_vectors)),
-            of_run.panel_bytes(vectors) / plan_.runs(r),
-            of_run.panel_bytes(vectors)};
+                  plan_.panels_at(r, group) + first / width * of_run.panel_bytes(tile_vectors)),
+            of_run.panel_bytes(vectors) / plan_.runs(r), of_run.panel_bytes(vectors)};
       }
       channel_ = group * plan_.out + first;
       tiles_ = 0;
-      prefetches_ = first + width < plan_.out &&
-                    plan_.packed_bytes() > detail::near_bytes;
+      prefetches_ = first + width < plan_.out && plan_.packed_bytes() > detail::near_bytes;
       for_each_strip(geometry_.y, geometry_.x, b, tile_rows(plan_.level),
-                     [&](conv_strip const &s) { one_strip(s); });
+                     [&](conv_strip const& s) { one_strip(s); });
     }
   }
 
-  void one_strip(conv_strip const &s) noexcept {
-    conv_geometry const &g = geometry_;
+  void one_strip(conv_strip const& s) noexcept {
+    conv_geometry const& g = geometry_;
     conv_run const r = run_of(plan_, g, s);
-    panel const &of = kernels_[static_cast<int>(r)];
+    panel const& of = kernels_[static_cast<int>(r)];
     bool const pixel = r == conv_run::pixel;
     extent const row = g.y.dilation * row_, column = g.x.dilation * column_;
-    frame_.a = moved(source_,
-                     (g.y.start(s.y) * row_ + s.rows.first * row) +
-                         (g.x.start(s.x) * column_ + s.columns.first * column));
+    frame_.a = moved(source_, (g.y.start(s.y) * row_ + s.rows.first * row) +
+                                  (g.x.start(s.x) * column_ + s.columns.first * column));
     frame_.lda = s.down ? g.y.stride * row_ : g.x.stride * column_;
     extent const skipped = pixel ? plan_.kernel_columns - s.columns.count() : 0;
-    frame_.b = moved(of.data, of.run_bytes *
-                                  (pixel ? s.rows.first * plan_.kernel_columns +
-                                               s.columns.first
-                                         : s.rows.first));
+    frame_.b =
+        moved(of.data, of.run_bytes * (pixel ? s.rows.first * plan_.kernel_columns + s.columns.first
+                                             : s.rows.first));
     frame_.b_row = skipped * of.run_bytes;
     frame_.tap_rows = s.columns.count() > 0 ? s.rows.count() : 0;
     frame_.tap_columns = pixel ? s.columns.count() : 1;
@@ -133,18 +126,16 @@ private:
     frame_.blocks = split.blocks;
     frame_.low_blocks = split.low_blocks;
     frame_.high = split.high;
-    frame_.ahead =
-        prefetches_ ? of.panel_bytes + tiles_ % panel_lines * cache_line : 0;
+    frame_.ahead = prefetches_ ? of.panel_bytes + tiles_ % panel_lines * cache_line : 0;
     tiles_ += split.blocks;
     for (int i = 0; i < plan_.accesses.ssize(); ++i) {
-      conv_access const &access = plan_.accesses[i];
-      conv_geometry::strides const &at = g.accesses[i];
-      void const *const origin = access.output ? args_.outputs[access.index]
-                                               : args_.operands[access.index];
-      extent const channel =
-          access.across == columns::unit ? channel_ * size_of(access.type) : 0;
-      frame_.accesses[i].origin = moved(
-          origin, image_ * at.image + s.y * at.row + s.x * at.column + channel);
+      conv_access const& access = plan_.accesses[i];
+      conv_geometry::strides const& at = g.accesses[i];
+      void const* const origin =
+          access.output ? args_.outputs[access.index] : args_.operands[access.index];
+      extent const channel = access.across == columns::unit ? channel_ * size_of(access.type) : 0;
+      frame_.accesses[i].origin =
+          moved(origin, image_ * at.image + s.y * at.row + s.x * at.column + channel);
       frame_.accesses[i].row_stride = s.down ? at.row : at.column;
     }
     of.entry(&frame_);
@@ -152,39 +143,36 @@ private:
 
   /// Converts the inputs of a block to scratch and makes source_ the place
   /// where the image's first pixel would be.
-  void copy_inputs(conv_block const &in) noexcept {
+  void copy_inputs(conv_block const& in) noexcept {
     extent const columns = in.x1 - in.x0;
     extent const groups = plan_.groups, per_group = plan_.in;
     extent const padded = plan_.pixel_bytes / groups;
-    auto *const scratch = static_cast<std::byte *>(args_.scratch);
+    auto* const scratch = static_cast<std::byte*>(args_.scratch);
     for (extent y = in.y0; y < in.y1; ++y)
       for (extent x = in.x0; x < in.x1; ++x) {
-        std::byte *const to =
-            scratch + ((y - in.y0) * columns + (x - in.x0)) * plan_.pixel_bytes;
-        std::byte const *const from =
-            source_ + y * geometry_.src.row + x * geometry_.src.column;
+        std::byte* const to = scratch + ((y - in.y0) * columns + (x - in.x0)) * plan_.pixel_bytes;
+        std::byte const* const from = source_ + y * geometry_.src.row + x * geometry_.src.column;
         for (extent group = 0; group < groups; ++group)
-          copy_channels(to + group * padded,
-                        from + group * per_group * size_of(src_type_));
+          copy_channels(to + group * padded, from + group * per_group * size_of(src_type_));
       }
     column_ = plan_.pixel_bytes;
     row_ = columns * column_;
     source_ = scratch - in.y0 * row_ - in.x0 * column_;
   }
-  void copy_channels(std::byte *to, std::byte const *from) noexcept {
+  void copy_channels(std::byte* to, std::byte const* from) noexcept {
     copy_rows(plan_.kind, to, {from, src_type_, 0, 1}, 1, plan_.in);
   }
 
   struct panel {
     conv_entry entry = nullptr;
-    void const *data = nullptr;
+    void const* data = nullptr;
     extent run_bytes = 0, panel_bytes = 0;
   };
 
   std::shared_ptr<conv_code const> built_;
-  conv_plan const &plan_;
+  conv_plan const& plan_;
   buffer memory_;
-  conv_frame &frame_;
+  conv_frame& frame_;
   conv_entry entries_[conv_kernels] = {};
   call_args args_;
   conv_geometry geometry_;
@@ -193,113 +181,95 @@ private:
   dtype src_type_ = dtype::f32;
   // Of the block at hand: the source as the code reads it.
   extent image_ = 0, row_ = 0, column_ = 0, channel_ = 0;
-  std::byte const *source_ = nullptr;
-  extent tiles_ = 0; ///< of the panel at hand that are done
+  std::byte const* source_ = nullptr;
+  extent tiles_ = 0;  ///< of the panel at hand that are done
   bool prefetches_ = false;
   panel kernels_[2];
 };
 
 class conv_kernel final : public kernel {
-public:
-  explicit conv_kernel(std::shared_ptr<conv_code const> built)
-      : built_(std::move(built)) {}
+ public:
+  explicit conv_kernel(std::shared_ptr<conv_code const> built) : built_(std::move(built)) {}
 
   std::string_view backend() const noexcept override { return "jit"; }
-  std::size_t scratch_bytes() const noexcept override {
-    return built_->plan.scratch_bytes;
-  }
+  std::size_t scratch_bytes() const noexcept override { return built_->plan.scratch_bytes; }
   std::vector<stage_note> stages() const override {
-    conv_plan const &plan = built_->plan;
-    std::string const name = "jit:" + std::string(name_of(plan.level)) + ":" +
-                             std::string(row_of(plan.kind).name) + ":" +
-                             std::to_string(tile_rows(plan.level)) + "x" +
-                             std::to_string(tile_columns(plan.level)) +
-                             ":conv" + (plan.whole_rows ? ":rows" : "");
+    conv_plan const& plan = built_->plan;
+    std::string const name =
+        "jit:" + std::string(name_of(plan.level)) + ":" + std::string(row_of(plan.kind).name) +
+        ":" + std::to_string(tile_rows(plan.level)) + "x" +
+        std::to_string(tile_columns(plan.level)) + ":conv" + (plan.whole_rows ? ":rows" : "");
     return {{std::string(text(built_->wanted.chain).view()), name, {}}};
   }
   std::string layout_key(int) const override {
-    conv_plan const &plan = built_->plan;
+    conv_plan const& plan = built_->plan;
     return "jit:conv:" + std::string(row_of(plan.kind).name) + ":" +
-           std::to_string(tile_columns(plan.level)) + ":" +
-           to_string(weight_desc().dims) + ":" + std::to_string(plan.groups) +
-           (plan.both_packed() ? ":rows" : "");
+           std::to_string(tile_columns(plan.level)) + ":" + to_string(weight_desc().dims) + ":" +
+           std::to_string(plan.groups) + (plan.both_packed() ? ":rows" : "");
   }
-  result<packed_weight> pack(int operand,
-                             tensor_view const &source) const override {
+  result<packed_weight> pack(int operand, tensor_view const& source) const override {
     extent const bytes = built_->plan.packed_bytes();
     auto storage = std::make_shared<buffer>(static_cast<std::size_t>(bytes));
-    if (storage->failed() ||
-        !pack_conv(built_->plan, storage->data(), source, weight_desc().type))
-      return failure{code::out_of_memory,
-                     "sinter: jit: no memory for a packed weight of " +
-                         std::to_string(bytes) + " bytes"};
+    if (storage->failed() || !pack_conv(built_->plan, storage->data(), source, weight_desc().type))
+      return failure{code::out_of_memory, "sinter: jit: no memory for a packed weight of " +
+                                              std::to_string(bytes) + " bytes"};
     return packed_weight{std::move(storage), layout_key(operand)};
   }
   result<std::unique_ptr<invocation>> make_invocation() const override {
     return conv_invocation::make(built_);
   }
 
-private:
-  tensor_desc const &weight_desc() const {
+ private:
+  tensor_desc const& weight_desc() const {
     return built_->wanted.operands[detail::at(built_->plan.weight)];
   }
 
   std::shared_ptr<conv_code const> built_;
 };
 
-inline kernel_key key_of(conv_shape const &s, conv_accesses const &accesses,
-                         chain const &c) {
+inline kernel_key key_of(conv_shape const& s, conv_accesses const& accesses, chain const& c) {
   kernel_key key('c');
-  key.add(s.level)
-      .add(s.kind)
-      .add(s.looped_epilogue)
-      .add(s.vectors)
-      .add(s.tail_lanes);
+  key.add(s.level).add(s.kind).add(s.looped_epilogue).add(s.vectors).add(s.tail_lanes);
   key.add(s.counts).add(s.run).add(accesses.size());
-  for (conv_access const &a : accesses)
+  for (conv_access const& a : accesses)
     key.add(a.output).add(a.index).add(a.type).add(a.across).add(a.moves);
   return key.add(c);
 }
 
-inline result<std::shared_ptr<machine_code const>>
-generate_conv(conv_shape const &s, conv_accesses const &accesses,
-              chain const &c, epilogue const &e) {
-  return process_cache().get(
-      key_of(s, accesses, c).text(),
-      [&]() -> result<std::shared_ptr<machine_code const>> {
-        assembler a(s.level);
-        conv_generator(a, s, accesses, e).emit();
-        auto const bytes = a.finish();
-        if (!bytes)
-          return bytes.error();
-        return code_memory::process().publish(*bytes);
-      });
+inline result<std::shared_ptr<machine_code const>> generate_conv(conv_shape const& s,
+                                                                 conv_accesses const& accesses,
+                                                                 chain const& c,
+                                                                 epilogue const& e) {
+  return process_cache().get(key_of(s, accesses, c).text(),
+                             [&]() -> result<std::shared_ptr<machine_code const>> {
+                               assembler a(s.level);
+                               conv_generator(a, s, accesses, e).emit();
+                               auto const bytes = a.finish();
+                               if (!bytes) return bytes.error();
+                               return code_memory::process().publish(*bytes);
+                             });
 }
 
 /// Only where supports_conv() says yes. A chain too long for an epilogue per
 /// pixel of a tile gets it once, in a loop.
-inline result<std::shared_ptr<kernel const>> build_conv(problem const &p,
-                                                        isa level) {
+inline result<std::shared_ptr<kernel const>> build_conv(problem const& p, isa level) {
   epilogue const e(p.chain, p.chain.anchor());
   auto built = std::make_shared<conv_code>();
   built->wanted = p;
   built->plan = plan_conv(p, e, level);
   built->frame_bytes = conv_frame_bytes(e, level);
   for (int i = 0; i < conv_kernels; ++i) {
-    conv_shape &s = built->plan.shapes[i];
-    if (s.counts == 0)
-      continue;
+    conv_shape& s = built->plan.shapes[i];
+    if (s.counts == 0) continue;
     auto code = generate_conv(s, built->plan.accesses, p.chain, e);
     if (!code && code.error().what == code::unsupported && !s.looped_epilogue) {
       s.looped_epilogue = true;
       code = generate_conv(s, built->plan.accesses, p.chain, e);
     }
-    if (!code)
-      return code.error();
+    if (!code) return code.error();
     built->code[i] = std::move(*code);
   }
-  return std::shared_ptr<kernel const>(
-      std::make_shared<conv_kernel>(std::move(built)));
+  return std::shared_ptr<kernel const>(std::make_shared<conv_kernel>(std::move(built)));
 }
 
-} // namespace sinter::inline SINTER_ABI::jit
+}  // namespace sinter::inline SINTER_ABI::jit

@@ -23,11 +23,11 @@ struct conv_shape {
   isa level = isa::avx2;
   product kind = product::f32;
   bool looped_epilogue = false;
-  int vectors = 0;       ///< of the panel
-  int tail_lanes = 0;    ///< valid lanes of its last vector; 0: all
-  row_counts counts = 0; ///< tiles that occur; none: the kernel is not needed
+  int vectors = 0;        ///< of the panel
+  int tail_lanes = 0;     ///< valid lanes of its last vector; 0: all
+  row_counts counts = 0;  ///< tiles that occur; none: the kernel is not needed
   extent run = 0;
-  friend bool operator==(conv_shape const &, conv_shape const &) = default;
+  friend bool operator==(conv_shape const&, conv_shape const&) = default;
 };
 
 /// One operand or output of the epilogue.
@@ -36,39 +36,37 @@ struct conv_access {
   int index = 0;
   dtype type = dtype::f32;
   columns across = columns::unit;
-  bool moves = false; ///< another pixel may be another address
-  friend bool operator==(conv_access const &, conv_access const &) = default;
+  bool moves = false;  ///< another pixel may be another address
+  friend bool operator==(conv_access const&, conv_access const&) = default;
 };
 using conv_accesses = inline_vector<conv_access, max_operands + max_outputs>;
 
 /// The argument of a kernel: filled by C++, its last part written by the kernel
 /// itself. conv_frame_bytes() long.
 struct conv_frame {
-  void const *a = nullptr; ///< the first tap of the first pixel
-  std::int64_t lda = 0;    ///< bytes from pixel to pixel
-  void const *b = nullptr; ///< the first tap in the panel
+  void const* a = nullptr;  ///< the first tap of the first pixel
+  std::int64_t lda = 0;     ///< bytes from pixel to pixel
+  void const* b = nullptr;  ///< the first tap in the panel
   std::int64_t blocks = 0, low_blocks = 0,
-               high = 0; ///< row_split of the pixels
+               high = 0;  ///< row_split of the pixels
   std::int64_t tap_rows = 0, tap_columns = 0;
-  std::int64_t a_column = 0; ///< bytes from a tap to the one beside it
-  std::int64_t a_row =
-      0; ///< from behind the last tap of a row to the first of the next
-  std::int64_t b_row = 0; ///< bytes of the panel to skip there
-  std::int64_t ahead = 0; ///< bytes from the panel to what is prefetched; a
-                          ///< line more for each tile
+  std::int64_t a_column = 0;  ///< bytes from a tap to the one beside it
+  std::int64_t a_row = 0;     ///< from behind the last tap of a row to the first of the next
+  std::int64_t b_row = 0;     ///< bytes of the panel to skip there
+  std::int64_t ahead = 0;     ///< bytes from the panel to what is prefetched; a
+                              ///< line more for each tile
   // Written by the kernel.
-  void const *tile_a = nullptr;
+  void const* tile_a = nullptr;
   std::int64_t rows_left = 0, columns_left = 0, pixels_left = 0, spilled = 0;
 
   struct access {
-    void const *origin =
-        nullptr; ///< of the first pixel, first column of the panel
-    std::int64_t row_stride = 0; ///< bytes from pixel to pixel
-    void const *at = nullptr;    ///< written by the kernel
+    void const* origin = nullptr;  ///< of the first pixel, first column of the panel
+    std::int64_t row_stride = 0;   ///< bytes from pixel to pixel
+    void const* at = nullptr;      ///< written by the kernel
   };
   access accesses[max_operands + max_outputs];
   alignas(64) std::byte spill[8 * tile_vectors * 64];
-  std::byte scratch[64]; ///< the epilogue's, as long as it wants
+  std::byte scratch[64];  ///< the epilogue's, as long as it wants
 };
 
 inline constexpr int cache_line = 64;
@@ -76,32 +74,28 @@ inline constexpr int cache_line = 64;
 /// many tiles prefetch all of the next panel.
 inline constexpr int panel_lines = 8;
 
-using conv_entry = void (*)(conv_frame *);
+using conv_entry = void (*)(conv_frame*);
 
-inline std::size_t conv_frame_bytes(epilogue const &e, isa level) {
+inline std::size_t conv_frame_bytes(epilogue const& e, isa level) {
   return offsetof(conv_frame, scratch) +
          round_up(static_cast<std::size_t>(e.stack_bytes(level)) + 1, 64);
 }
 
 class conv_generator {
-public:
-  conv_generator(assembler &a, conv_shape const &s,
-                 conv_accesses const &accesses, epilogue const &e)
+ public:
+  conv_generator(assembler& a, conv_shape const& s, conv_accesses const& accesses,
+                 epilogue const& e)
       : a_(a), s_(s), accesses_(accesses), epilogue_(e) {
     for (int i = 1; i <= tile_rows(s_.level); ++i)
-      if (occurs(i))
-        most_rows_ = i;
-    while (least_rows_ < most_rows_ && !occurs(least_rows_))
-      ++least_rows_;
+      if (occurs(i)) most_rows_ = i;
+    while (least_rows_ < most_rows_ && !occurs(least_rows_)) ++least_rows_;
   }
 
   void emit() {
     int const saved = saved_registers();
-    for (int i = 0; i < saved; ++i)
-      a_.push(g(origin_registers[i]));
+    for (int i = 0; i < saved; ++i) a_.push(g(origin_registers[i]));
     a_.mov(g(r.lda), field(offsetof(conv_frame, lda)));
-    if (most_rows_ >= 4)
-      a_.lea(g(r.lda3), a_.ptr[g(r.lda) + g(r.lda) * 2]);
+    if (most_rows_ >= 4) a_.lea(g(r.lda3), a_.ptr[g(r.lda) + g(r.lda) * 2]);
     if (has_masks(s_.level) && s_.tail_lanes > 0) {
       a_.mov(xb::Reg32(r.count), (std::uint64_t{1} << s_.tail_lanes) - 1);
       a_.kmovw(assembler::mask(tail_mask), xb::Reg32(r.count));
@@ -109,12 +103,11 @@ public:
     emit_origins();
     emit_blocks();
     a_.vzeroupper();
-    for (int i = saved; i-- > 0;)
-      a_.pop(g(origin_registers[i]));
+    for (int i = saved; i-- > 0;) a_.pop(g(origin_registers[i]));
     a_.ret();
   }
 
-private:
+ private:
   // rdi holds the frame throughout. Origins stand in registers as far as there
   // are any.
   static constexpr int frame = 7, block_count = 11;
@@ -125,38 +118,29 @@ private:
   static constexpr int tail_mask = 7;
 
   static xb::Reg64 g(int i) { return assembler::general(i); }
-  xb::Address field(std::size_t offset) const {
-    return a_.qword[g(frame) + offset];
-  }
+  xb::Address field(std::size_t offset) const { return a_.qword[g(frame) + offset]; }
   static std::size_t access_field(int i, std::size_t member) {
     return offsetof(conv_frame, accesses) +
            static_cast<std::size_t>(i) * sizeof(conv_frame::access) + member;
   }
-  static std::size_t at_field(int i) {
-    return access_field(i, offsetof(conv_frame::access, at));
-  }
+  static std::size_t at_field(int i) { return access_field(i, offsetof(conv_frame::access, at)); }
 
   int saved_registers() const {
-    return accesses_.ssize() < origins_in_registers ? accesses_.ssize()
-                                                    : origins_in_registers;
+    return accesses_.ssize() < origins_in_registers ? accesses_.ssize() : origins_in_registers;
   }
   bool occurs(int rows) const { return (s_.counts >> rows & 1U) != 0; }
 
   void emit_origins() {
     for (int i = 0; i < accesses_.ssize(); ++i) {
-      xb::Reg64 const to =
-          g(i < origins_in_registers ? origin_registers[i] : r.count);
+      xb::Reg64 const to = g(i < origins_in_registers ? origin_registers[i] : r.count);
       a_.mov(to, field(access_field(i, offsetof(conv_frame::access, origin))));
-      if (i >= origins_in_registers)
-        a_.mov(field(at_field(i)), to);
+      if (i >= origins_in_registers) a_.mov(field(at_field(i)), to);
     }
   }
   void advance_row() {
     for (int i = 0; i < accesses_.ssize(); ++i) {
-      if (!accesses_[i].moves)
-        continue;
-      xb::Address const stride =
-          field(access_field(i, offsetof(conv_frame::access, row_stride)));
+      if (!accesses_[i].moves) continue;
+      xb::Address const stride = field(access_field(i, offsetof(conv_frame::access, row_stride)));
       if (i < origins_in_registers) {
         a_.add(g(origin_registers[i]), stride);
       } else {
@@ -186,26 +170,24 @@ private:
 
   // Jumps to the tile of this block's number of pixels; falls through for the
   // smallest.
-  void dispatch(xb::Label *of_rows) {
-    if (least_rows_ == most_rows_)
-      return;
+  void dispatch(xb::Label* of_rows) {
+    if (least_rows_ == most_rows_) return;
     a_.mov(g(r.count), field(offsetof(conv_frame, high)));
     a_.cmp(field(offsetof(conv_frame, low_blocks)),
-           g(block_count)); // carry: not yet among the low blocks
+           g(block_count));  // carry: not yet among the low blocks
     a_.adc(g(r.count), immediate(-1));
     for (int rows = most_rows_; rows > least_rows_; --rows) {
-      if (!occurs(rows))
-        continue;
+      if (!occurs(rows)) continue;
       a_.cmp(g(r.count), immediate(rows));
       a_.je(of_rows[rows], xb::CodeGenerator::T_NEAR);
     }
   }
-  template <class Then> void emit_sums(Then &&then) {
+  template <class Then>
+  void emit_sums(Then&& then) {
     xb::Label of_rows[16];
     dispatch(of_rows);
     for (int rows = least_rows_; rows <= most_rows_; ++rows) {
-      if (!occurs(rows))
-        continue;
+      if (!occurs(rows)) continue;
       a_.L(of_rows[rows]);
       tile const t{s_.kind, rows, s_.vectors, s_.run, true};
       if (has_masks(s_.level))
@@ -219,7 +201,8 @@ private:
     }
   }
 
-  template <class Tile> void emit_taps(int rows, Tile sums) {
+  template <class Tile>
+  void emit_taps(int rows, Tile sums) {
     xb::Label next_row, next_column, done;
     sums.clear();
     a_.mov(g(r.count), field(offsetof(conv_frame, tap_rows)));
@@ -230,12 +213,10 @@ private:
     a_.mov(g(r.count), field(offsetof(conv_frame, tap_columns)));
     a_.mov(field(offsetof(conv_frame, columns_left)), g(r.count));
     a_.L(next_column);
-    if (rows > 4)
-      a_.lea(g(r.a1), a_.ptr[g(r.a0) + g(r.lda) * 4]);
+    if (rows > 4) a_.lea(g(r.a1), a_.ptr[g(r.a0) + g(r.lda) * 4]);
     std::int32_t const advanced = sums.multiply();
     a_.add(g(r.a0), field(offsetof(conv_frame, a_column)));
-    if (advanced != 0)
-      a_.sub(g(r.a0), immediate(advanced));
+    if (advanced != 0) a_.sub(g(r.a0), immediate(advanced));
     a_.dec(field(offsetof(conv_frame, columns_left)));
     a_.jnz(next_column, xb::CodeGenerator::T_NEAR);
     a_.add(g(r.a0), field(offsetof(conv_frame, a_row)));
@@ -249,16 +230,13 @@ private:
   void emit_tiles() {
     xb::Label of_rows[16];
     emit_sums([&](int rows) {
-      if (rows != most_rows_)
-        a_.jmp(of_rows[rows], xb::CodeGenerator::T_NEAR);
+      if (rows != most_rows_) a_.jmp(of_rows[rows], xb::CodeGenerator::T_NEAR);
     });
-    register_set const accumulators =
-        set_of_range(0, tile_rows(s_.level) * tile_vectors);
+    register_set const accumulators = set_of_range(0, tile_rows(s_.level) * tile_vectors);
     for (int rows = most_rows_; rows > 0; --rows) {
       a_.L(of_rows[rows]);
       int const first = accumulator_of(s_.level, rows, 0, 0);
-      emit_epilogue(first,
-                    (all_vectors() & ~accumulators) | set_of_range(0, first));
+      emit_epilogue(first, (all_vectors() & ~accumulators) | set_of_range(0, first));
       advance_row();
     }
   }
@@ -275,8 +253,7 @@ private:
                             bytes((i * s_.vectors + j) * vector_bytes)],
                      a_.vec(accumulator_of(s_.level, rows, i, j)));
       a_.mov(field(offsetof(conv_frame, pixels_left)), immediate(rows));
-      if (rows != most_rows_)
-        a_.jmp(stored, xb::CodeGenerator::T_NEAR);
+      if (rows != most_rows_) a_.jmp(stored, xb::CodeGenerator::T_NEAR);
     });
     a_.L(stored);
     a_.lea(g(r.count), a_.ptr[g(frame) + offsetof(conv_frame, spill)]);
@@ -287,15 +264,12 @@ private:
       a_.vmovups(a_.vec(j), a_.ptr[g(r.count) + bytes(j * vector_bytes)]);
     emit_epilogue(0, all_vectors() & ~set_of_range(0, s_.vectors));
     advance_row();
-    a_.add(field(offsetof(conv_frame, spilled)),
-           immediate(s_.vectors * vector_bytes));
+    a_.add(field(offsetof(conv_frame, spilled)), immediate(s_.vectors * vector_bytes));
     a_.dec(field(offsetof(conv_frame, pixels_left)));
     a_.jnz(next_pixel, xb::CodeGenerator::T_NEAR);
   }
 
-  register_set all_vectors() const {
-    return has_masks(s_.level) ? ~register_set{0} : 0xffffU;
-  }
+  register_set all_vectors() const { return has_masks(s_.level) ? ~register_set{0} : 0xffffU; }
 
   // One pixel's values in registers first, first + 1, ...
   void emit_epilogue(int first, register_set free) {
@@ -313,7 +287,7 @@ private:
     block.free_masks = has_masks(s_.level) ? 0x7eU : 0;
     block.free_general = free_general;
     for (int i = 0; i < accesses_.ssize(); ++i) {
-      conv_access const &from = accesses_[i];
+      conv_access const& from = accesses_[i];
       block_access to;
       to.type = from.type;
       to.across = from.across;
@@ -323,23 +297,21 @@ private:
         to.origin_at = static_cast<std::int32_t>(at_field(i));
       std::size_t const index = static_cast<std::size_t>(from.index);
       if (from.output) {
-        if (block.outputs.size() <= index)
-          block.outputs.resize(index + 1);
+        if (block.outputs.size() <= index) block.outputs.resize(index + 1);
         block.outputs[index] = to;
       } else {
-        if (block.operands.size() <= index)
-          block.operands.resize(index + 1);
+        if (block.operands.size() <= index) block.operands.resize(index + 1);
         block.operands[index] = to;
       }
     }
     epilogue_.emit(a_, block);
   }
 
-  assembler &a_;
+  assembler& a_;
   conv_shape s_;
   conv_accesses accesses_;
-  epilogue const &epilogue_;
+  epilogue const& epilogue_;
   int most_rows_ = 0, least_rows_ = 1;
 };
 
-} // namespace sinter::inline SINTER_ABI::jit
+}  // namespace sinter::inline SINTER_ABI::jit

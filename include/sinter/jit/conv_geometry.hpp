@@ -20,8 +20,7 @@ namespace sinter::inline SINTER_ABI::jit {
 struct tap_range {
   extent first = 0, last = 0;
   constexpr extent count() const { return last - first; }
-  friend constexpr bool operator==(tap_range const &,
-                                   tap_range const &) = default;
+  friend constexpr bool operator==(tap_range const&, tap_range const&) = default;
 };
 
 /// One spatial axis of a convolution.
@@ -42,25 +41,19 @@ struct conv_axis {
   }
 
   /// Inputs that some tap meets, about.
-  constexpr extent used() const {
-    return (std::min)(in, out * (std::min)(stride, kernel));
-  }
+  constexpr extent used() const { return (std::min)(in, out * (std::min)(stride, kernel)); }
 
   constexpr tap_range taps(extent o) const {
     extent const at = start(o);
     extent const first = at >= 0 ? 0 : (-at + dilation - 1) / dilation;
-    extent const last =
-        at >= in ? 0 : (std::min)(kernel, (in - 1 - at) / dilation + 1);
+    extent const last = at >= in ? 0 : (std::min)(kernel, (in - 1 - at) / dilation + 1);
     return first < last ? tap_range{first, last} : tap_range{};
   }
-  constexpr bool all_inside(tap_range const &t) const {
-    return t.first == 0 && t.last == kernel;
-  }
+  constexpr bool all_inside(tap_range const& t) const { return t.first == 0 && t.last == kernel; }
   /// The first output after o with other taps; at most `limit`.
   constexpr extent same_until(extent o, extent limit) const {
     tap_range const t = taps(o);
-    if (all_inside(t))
-      return (std::min)(limit, (in - reach(1) + pad) / stride + 1);
+    if (all_inside(t)) return (std::min)(limit, (in - reach(1) + pad) / stride + 1);
     while (++o < limit && taps(o) == t) {
     }
     return (std::min)(o, limit);
@@ -73,22 +66,19 @@ struct conv_block {
 };
 
 struct conv_strip {
-  extent y = 0, x = 0; ///< the first pixel
+  extent y = 0, x = 0;  ///< the first pixel
   extent pixels = 0;
-  bool down = false; ///< the next pixel is below, not beside
+  bool down = false;  ///< the next pixel is below, not beside
   tap_range rows, columns;
 };
 
 namespace detail {
-constexpr extent tiles_of(extent pixels, int tile) {
-  return (pixels + tile - 1) / tile;
-}
-} // namespace detail
+constexpr extent tiles_of(extent pixels, int tile) { return (pixels + tile - 1) / tile; }
+}  // namespace detail
 
 /// Calls f(strip) for strips that together are the block.
 template <class F>
-void for_each_strip(conv_axis const &y, conv_axis const &x, conv_block const &b,
-                    int tile, F &&f) {
+void for_each_strip(conv_axis const& y, conv_axis const& x, conv_block const& b, int tile, F&& f) {
   for (extent y0 = b.y0; y0 < b.y1;) {
     extent const y1 = y.same_until(y0, b.y1);
     tap_range const rows = y.taps(y0);
@@ -97,11 +87,9 @@ void for_each_strip(conv_axis const &y, conv_axis const &x, conv_block const &b,
       tap_range const columns = x.taps(x0);
       if (detail::tiles_of(x1 - x0, tile) * (y1 - y0) <=
           detail::tiles_of(y1 - y0, tile) * (x1 - x0))
-        for (extent i = y0; i < y1; ++i)
-          f(conv_strip{i, x0, x1 - x0, false, rows, columns});
+        for (extent i = y0; i < y1; ++i) f(conv_strip{i, x0, x1 - x0, false, rows, columns});
       else
-        for (extent i = x0; i < x1; ++i)
-          f(conv_strip{y0, i, y1 - y0, true, rows, columns});
+        for (extent i = x0; i < x1; ++i) f(conv_strip{y0, i, y1 - y0, true, rows, columns});
       x0 = x1;
     }
     y0 = y1;
@@ -114,28 +102,23 @@ void for_each_strip(conv_axis const &y, conv_axis const &x, conv_block const &b,
 struct block_extents {
   extent rows = 1, columns = 1;
 };
-constexpr block_extents block_within(conv_axis const &y, conv_axis const &x,
-                                     extent pixel_bytes, extent budget,
-                                     int tile) {
+constexpr block_extents block_within(conv_axis const& y, conv_axis const& x, extent pixel_bytes,
+                                     extent budget, int tile) {
   auto const evenly = [](extent n, extent most, extent multiple) {
-    if (n <= 0)
-      return extent{1};
+    if (n <= 0) return extent{1};
     extent const blocks = (n + most - 1) / most;
     return ((n + blocks - 1) / blocks + multiple - 1) / multiple * multiple;
   };
-  extent const pixels =
-      (std::max)(extent{1}, budget / (pixel_bytes > 0 ? pixel_bytes : 1));
+  extent const pixels = (std::max)(extent{1}, budget / (pixel_bytes > 0 ? pixel_bytes : 1));
   extent const width = (std::min)(x.in, x.reach(x.out));
   block_extents e;
-  if (extent const rows = pixels / (width > 0 ? width : 1);
-      rows >= (std::min)(y.in, y.reach(1))) {
+  if (extent const rows = pixels / (width > 0 ? width : 1); rows >= (std::min)(y.in, y.reach(1))) {
     e.rows = evenly(y.out, y.outputs_within(rows), 1);
     e.columns = x.out > 0 ? x.out : 1;
   } else {
-    e.columns = evenly(
-        x.out, x.outputs_within(pixels / (std::min)(y.in, y.reach(1))), tile);
+    e.columns = evenly(x.out, x.outputs_within(pixels / (std::min)(y.in, y.reach(1))), tile);
   }
   return e;
 }
 
-} // namespace sinter::inline SINTER_ABI::jit
+}  // namespace sinter::inline SINTER_ABI::jit
