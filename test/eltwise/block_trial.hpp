@@ -13,6 +13,7 @@
 #include "support/guard_buffer.hpp"
 
 namespace sinter_test {
+using namespace sinter;
 
 namespace jit = sinter::jit;
 
