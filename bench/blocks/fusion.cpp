@@ -35,28 +35,24 @@ std::vector<block> blocks() {
 }
 
 line_up fused_and_not(work const& w, selection const& s) {
-  line_up l;
   auto load = workload::make(w);
   if (!load.ok()) {
-    l.absent.push_back(load.error().message);
-    return l;
+    line_up none;
+    none.absent.push_back({"everyone", load.error().message});
+    return none;
   }
-  l.flops = (*load)->flops();
-  l.bytes = (*load)->bytes();
-  l.type = (*load)->problem().chain.precision.src;
-  auto const join = [&l](sinter::result<std::unique_ptr<contender>> c, std::string const& name) {
-    if (c.ok())
-      l.contenders.push_back(std::move(*c));
-    else
-      l.absent.push_back(name + ": " + c.error().message);
+  line_up_maker l(*load);
+  // The fused primitive stands first, since its result is the least rounded one.
+  auto const both = [&](std::string const& name, auto const& make) {
+    for (fusion f : {fusion::fused, fusion::step_by_step}) {
+      std::string const full = name + (f == fusion::fused ? "_fused" : "_steps");
+      l.join(full, make(full, f), f);
+    }
   };
-  join(raw_onednn("raw_steps", *load, fusion::step_by_step), "raw_steps");
-  join(raw_onednn("raw_fused", *load, fusion::fused), "raw_fused");
-  for (std::string const& b : backends_of(s)) {
-    join(sinter_call(b + "_steps", *load, b, fusion::step_by_step), b + "_steps");
-    join(sinter_call(b + "_fused", *load, b, fusion::fused), b + "_fused");
-  }
-  return l;
+  both("raw", [&](std::string const& name, fusion f) { return raw_onednn(name, *load, f); });
+  for (std::string const& b : backends_of(s))
+    both(b, [&](std::string const& name, fusion f) { return sinter_call(name, *load, b, f); });
+  return l.take();
 }
 
 void add(selection const& s, std::vector<group>& groups) {

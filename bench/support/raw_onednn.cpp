@@ -178,6 +178,11 @@ class raw_contender final : public contender {
         if (execute(*l, s) != dnnl_success) [[unlikely]]
           state.SkipWithError("dnnl_primitive_execute failed");
   }
+  void once() override {
+    one_thread const one;
+    for (auto const& l : launches_) execute(*l, stream());
+    dnnl_stream_wait(stream());
+  }
   std::string detail() const override {
     std::string text;
     for (auto const& l : launches_) text += (text.empty() ? "" : " + ") + l->implementation;

@@ -145,7 +145,14 @@ class suite_run {
 
   void run(group const& g) {
     line_up l = g.prepare();
-    for (std::string const& a : l.absent) ++absent_[g.table + "  " + a];
+    for (line_up::absence const& a : l.absent) {
+      auto& entry = absent_[g.table + "  " + a.name];
+      if (entry.first++ == 0) entry.second = a.reason;
+    }
+    if (!l.wrong.empty()) {
+      std::printf("FAILED %s: %s\n", g.name.c_str(), l.wrong.c_str());
+      failed_ = true;
+    }
     if (l.contenders.empty()) return;
     ceiling roof = make_ceiling(l);
     benchmark::ClearRegisteredBenchmarks();
@@ -170,8 +177,9 @@ class suite_run {
                   key.c_str(), std::exp(s.log_sum / s.count), s.least, s.most, s.count,
                   s.worst.c_str());
     for (std::string const& text : promises_) std::printf("  %s\n", text.c_str());
-    for (auto const& [text, count] : absent_)
-      std::printf("  absent %d times: %s\n", count, text.c_str());
+    for (auto const& [key, entry] : absent_)
+      std::printf("  %s: absent from %d, for example: %s\n", key.c_str(), entry.first,
+                  entry.second.c_str());
     return !failed_;
   }
 
@@ -219,7 +227,7 @@ class suite_run {
 
   collector results_;
   std::map<std::string, score> scores_;
-  std::map<std::string, int> absent_;
+  std::map<std::string, std::pair<int, std::string>> absent_;
   std::vector<std::string> promises_;
   bool failed_ = false;
 };

@@ -29,6 +29,8 @@ class contender {
 
   /// `for (auto _ : state) work();`
   virtual void loop(benchmark::State& state) = 0;
+  /// One time, outside of any measurement: its result is compared with the others'.
+  virtual void once() = 0;
   /// What it runs, in a word or two: "brg_matmul:avx512_core_bf16".
   virtual std::string detail() const { return {}; }
 
@@ -47,6 +49,7 @@ class simple_contender final : public contender {
   void loop(benchmark::State& state) override {
     for (auto _ : state) work_();
   }
+  void once() override { work_(); }
   std::string detail() const override { return detail_; }
 
  private:
@@ -62,10 +65,14 @@ std::unique_ptr<contender> make_contender(std::string name, std::string detail, 
 /// What takes part in one group. The first contender is what the others are compared with.
 struct line_up {
   std::vector<std::unique_ptr<contender>> contenders;
-  std::vector<std::string>
-      absent;        ///< "jit: it has no convolution": who does not take part, and why
-  double flops = 0;  ///< of one call; 0: no ceiling is printed
-  double bytes = 0;  ///< that one call has to read and write at least
+  /// Who does not take part, and why.
+  struct absence {
+    std::string name, reason;
+  };
+  std::vector<absence> absent;
+  std::string wrong;  ///< who computes something else than the first contender; empty: nobody
+  double flops = 0;   ///< of one call; 0: no ceiling is printed
+  double bytes = 0;   ///< that one call has to read and write at least
   sinter::dtype type = sinter::dtype::f32;  ///< what the multiply-adds read
 };
 

@@ -1,6 +1,9 @@
 #include "work.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <cstring>
 
 #include <sinter/plan/parse.hpp>
 #include <sinter/run/dispatch.hpp>
@@ -106,6 +109,7 @@ class sinter_contender final : public contender {
   void loop(benchmark::State& state) override {
     for (auto _ : state) call_();
   }
+  void once() override { call_(); }
   std::string detail() const override { return detail_; }
 
  private:
@@ -232,25 +236,75 @@ std::vector<std::string> backends_of(selection const& s) {
   return names;
 }
 
+std::vector<float> workload::read_output() const {
+  sinter::tensor_desc const& d = problem_.outputs[0];
+  std::vector<float> values(static_cast<std::size_t>(sinter::element_count(d.dims)));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = sinter::load_as_float(output(), d.type, static_cast<extent>(i));
+  return values;
+}
+
+double workload::tolerance(double large, int roundings) const {
+  double const outputs = static_cast<double>(sinter::element_count(problem_.domain));
+  double const terms = outputs > 0 ? flops() / 2 / outputs : 0;
+  // Both are off, and gelu_tanh is steeper than 1 by an eighth.
+  double const sums = 1.25 * 2 * terms * terms * 0x1p-24;
+  double const unit = problem_.outputs[0].type == sinter::dtype::f32
+                          ? 0x1p-20  // activations: 16 ulp
+                      : problem_.outputs[0].type == sinter::dtype::bf16 ? 0x1p-7
+                                                                        : 0x1p-10;
+  return sums + roundings * unit * large + 0x1p-20;
+}
+
+line_up_maker::line_up_maker(std::shared_ptr<workload> load) : load_(std::move(load)) {
+  made_.flops = load_->flops();
+  made_.bytes = load_->bytes();
+  made_.type = load_->problem().chain.precision.src;
+}
+
+void line_up_maker::join(std::string const& name, sinter::result<std::unique_ptr<contender>> c,
+                         fusion f) {
+  if (!c.ok()) {
+    made_.absent.push_back({name, c.error().message});
+    return;
+  }
+  // NaN in every dtype, unless it is written.
+  std::memset(load_->output(), 0xff, bytes_of(load_->problem().outputs[0]));
+  (*c)->once();
+  compare(name, f);
+  made_.contenders.push_back(std::move(*c));
+}
+
+/// A value that was rounded between steps may be off by a unit of a far larger value in the end.
+void line_up_maker::compare(std::string const& name, fusion f) {
+  std::vector<float> const got = load_->read_output();
+  if (expected_.empty()) {
+    expected_ = got;
+    for (float v : got) largest_ = std::max(largest_, std::abs(static_cast<double>(v)));
+  }
+  int const roundings = f == fusion::fused ? 1 : load_->problem().chain.steps.ssize();
+  for (std::size_t i = 0; i < got.size() && made_.wrong.empty(); ++i) {
+    double const wanted = static_cast<double>(expected_[i]), given = static_cast<double>(got[i]);
+    double const large =
+        f == fusion::fused ? std::max(std::abs(wanted), std::abs(given)) : largest_;
+    if (!(std::abs(wanted - given) <= load_->tolerance(large, roundings)))  // true for NaN
+      made_.wrong = name + " computes " + std::to_string(given) + " at element " +
+                    std::to_string(i) + ", the first one " + std::to_string(wanted);
+  }
+}
+
 line_up everyone(work const& w, selection const& s) {
-  line_up l;
   auto load = workload::make(w);
   if (!load.ok()) {
-    l.absent.push_back(load.error().message);
-    return l;
+    line_up none;
+    none.absent.push_back({"everyone", load.error().message});
+    return none;
   }
-  l.flops = (*load)->flops();
-  l.bytes = (*load)->bytes();
-  l.type = (*load)->problem().chain.precision.src;
-  auto const join = [&l](std::string const& name, sinter::result<std::unique_ptr<contender>> c) {
-    if (c.ok())
-      l.contenders.push_back(std::move(*c));
-    else
-      l.absent.push_back(name + ": " + c.error().message);
-  };
-  join("raw oneDNN", raw_onednn("raw", *load, fusion::fused));
-  for (std::string const& b : backends_of(s)) join(b, sinter_call(b, *load, b, fusion::fused));
-  return l;
+  line_up_maker l(*load);
+  l.join("raw", raw_onednn("raw", *load, fusion::fused), fusion::fused);
+  for (std::string const& b : backends_of(s))
+    l.join(b, sinter_call(b, *load, b, fusion::fused), fusion::fused);
+  return l.take();
 }
 
 }  // namespace sinter_bench

@@ -42,6 +42,13 @@ class workload {
   /// Bytes of all operands and outputs.
   double bytes() const;
 
+  /// The output as it is now.
+  std::vector<float> read_output() const;
+  /// How far two right results may be apart where the larger one is `large` and `roundings` of them
+  /// were to the output's dtype. With numbers below 1, a sum of K products in f32 is off by at most
+  /// K * K units of 2^-24, whatever its order; a rounding adds one unit of the dtype.
+  double tolerance(double large, int roundings) const;
+
  private:
   sinter::problem problem_;
   std::vector<sinter::buffer> operands_;
@@ -64,6 +71,23 @@ sinter::result<std::unique_ptr<contender>> raw_onednn(std::string name,
 
 /// Backends that take part: those selected, or all of this build but the reference.
 std::vector<std::string> backends_of(selection const& s);
+
+/// A line-up in which every contender has computed its result once, and been compared with the first
+/// one. Steps after the contraction must not enlarge a difference much: activations, sums, products
+/// with numbers below 1.
+class line_up_maker {
+ public:
+  explicit line_up_maker(std::shared_ptr<workload> load);
+  void join(std::string const& name, sinter::result<std::unique_ptr<contender>> c, fusion f);
+  line_up take() { return std::move(made_); }
+
+ private:
+  void compare(std::string const& name, fusion f);
+  std::shared_ptr<workload> load_;
+  std::vector<float> expected_;
+  double largest_ = 0;  ///< of what is expected
+  line_up made_;
+};
 
 /// Everyone who can do the work: oneDNN's primitive first, then Sinter on each backend.
 line_up everyone(work const& w, selection const& s);
