@@ -9,8 +9,11 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
+#include <iterator>
 #include <sinter/jit/assembler.hpp>
 #include <sinter/jit/code_memory.hpp>
 #include <string>
@@ -150,6 +153,33 @@ TEST_CASE("what is larger than a region is refused, and nothing is left of it") 
         "sinter: a kernel of 131073 bytes is larger than a region of executable memory");
   CHECK(memory->used().regions == 0);
   CHECK(memory->publish(std::vector<std::byte>(code_memory::region_bytes, std::byte{0xc3})));
+}
+
+TEST_CASE("dumps and profiles name each kernel and hold its bytes") {
+  std::string const prefix = "sinter_test_dump_" + std::to_string(getpid()) + "_";
+  std::string const map = "/tmp/perf-" + std::to_string(getpid()) + ".map";  // where perf looks
+  setenv("SINTER_JIT_DUMP", prefix.c_str(), 1);
+  setenv("SINTER_JIT_PROFILE", "perf", 1);
+  auto const memory = code_memory::create();
+  auto const kernel = memory->publish(code_of(5, 70), "avx2 matmul(x, w) | relu 4x4").value();
+  unsetenv("SINTER_JIT_DUMP");
+  unsetenv("SINTER_JIT_PROFILE");
+  auto const silent = memory->publish(code_of(6), "silent").value();
+
+  std::ifstream dump(prefix + "0_avx2_matmul_x_w_relu_4x4.bin", std::ios::binary);
+  std::string const bytes((std::istreambuf_iterator<char>(dump)), std::istreambuf_iterator<char>());
+  REQUIRE(bytes.size() == 70);
+  CHECK(std::memcmp(bytes.data(), kernel->bytes().data(), 70) == 0);
+  std::ifstream lines(map);
+  std::string line, rest;
+  REQUIRE(std::getline(lines, line));
+  char wanted[100];
+  std::snprintf(wanted, sizeof wanted, "%llx 46 sinter:avx2 matmul(x, w) | relu 4x4",
+                static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(kernel->bytes().data())));
+  CHECK(line == wanted);
+  CHECK(!std::getline(lines, rest));
+  std::remove((prefix + "0_avx2_matmul_x_w_relu_4x4.bin").c_str());
+  std::remove(map.c_str());
 }
 
 namespace {

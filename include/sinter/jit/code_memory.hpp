@@ -20,11 +20,13 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
 #include "../base/status.hpp"
 #include "../core/buffer.hpp"
+#include "code_notes.hpp"
 
 #if !defined(__linux__) || !defined(__x86_64__)
 #error "sinter: the JIT backend is written for Linux on x86-64; build with SINTER_WITH_JIT=0"
@@ -76,19 +78,12 @@ class code_memory : public std::enable_shared_from_this<code_memory> {
     return answer;
   }
 
-  /// Copies `code` (position independent, at most a region) to executable memory.
-  result<std::shared_ptr<machine_code const>> publish(std::span<std::byte const> code) {
-    std::size_t const bytes = round_up(code.size() > 0 ? code.size() : 1, granule);
-    if (bytes > region_bytes)
-      return failure{code::unsupported, "sinter: a kernel of " + std::to_string(code.size()) +
-                                            " bytes is larger than a region of executable memory"};
-    std::lock_guard const lock(mutex_);
-    for (region& r : regions_)
-      for (std::size_t i = 0; i < r.holes.size(); ++i)
-        if (r.holes[i].bytes >= bytes) return place(r, i, bytes, code);
-    regions_.push_back({nullptr, {{0, region_bytes}}});
-    auto placed = place(regions_.back(), 0, bytes, code);
-    if (!placed) regions_.pop_back();
+  /// Copies `code` (position independent, at most a region) to executable memory. `name` is what dumps and profiles
+  /// call it (jit/code_notes.hpp).
+  result<std::shared_ptr<machine_code const>> publish(std::span<std::byte const> code,
+                                                      std::string_view name = "kernel") {
+    auto placed = add(code);
+    if (placed) note_code(name, (*placed)->bytes());
     return placed;
   }
 
@@ -116,7 +111,8 @@ class code_memory : public std::enable_shared_from_this<code_memory> {
   };
   struct region {
     std::byte* base;          ///< null until the first kernel is placed
-    std::vector<hole> holes;  ///< sorted by offset, never adjacent
+    std::vector<hole> holes;  ///< sorted by offset, never adjacent; has room for one more than there are kernels
+    std::size_t kernels = 0;
   };
 
   code_memory() = default;
@@ -137,10 +133,26 @@ class code_memory : public std::enable_shared_from_this<code_memory> {
     return error == 0 ? verdict::yes() : verdict::no(refused("mprotect", error).message);
   }
 
+  result<std::shared_ptr<machine_code const>> add(std::span<std::byte const> code) {
+    std::size_t const bytes = round_up(code.size() > 0 ? code.size() : 1, granule);
+    if (bytes > region_bytes)
+      return failure{code::unsupported, "sinter: a kernel of " + std::to_string(code.size()) +
+                                            " bytes is larger than a region of executable memory"};
+    std::lock_guard const lock(mutex_);
+    for (region& r : regions_)
+      for (std::size_t i = 0; i < r.holes.size(); ++i)
+        if (r.holes[i].bytes >= bytes) return place(r, i, bytes, code);
+    regions_.push_back({nullptr, {{0, region_bytes}}, 0});
+    auto placed = place(regions_.back(), 0, bytes, code);
+    if (!placed) regions_.pop_back();
+    return placed;
+  }
+
   /// Rebuilds the region with `code` in the hole. On failure everything is as before.
   result<std::shared_ptr<machine_code const>> place(region& r, std::size_t index, std::size_t bytes,
                                                     std::span<std::byte const> code) {
     std::size_t const offset = r.holes[index].offset;
+    r.holes.reserve(r.kernels + 2);  // so that release() allocates nothing
     void* const fresh =
         mmap(nullptr, region_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (fresh == MAP_FAILED) return refused("mmap", errno);
@@ -168,14 +180,16 @@ class code_memory : public std::enable_shared_from_this<code_memory> {
       return why;
     }
     if (r.base == nullptr) r.base = to;
+    auto made = std::make_shared<machine_code const>(shared_from_this(), r.base + offset, code.size());
+    ++r.kernels;
     hole& h = r.holes[index];
     h.offset += bytes;
     h.bytes -= bytes;
     if (h.bytes == 0) r.holes.erase(r.holes.begin() + static_cast<std::ptrdiff_t>(index));
-    return std::make_shared<machine_code const>(shared_from_this(), r.base + offset, code.size());
+    return made;
   }
 
-  void release(std::byte const* entry, std::size_t size) {
+  void release(std::byte const* entry, std::size_t size) noexcept {
     std::size_t const bytes = round_up(size > 0 ? size : 1, granule);
     std::lock_guard const lock(mutex_);
     for (std::size_t i = 0; i < regions_.size(); ++i) {
@@ -185,6 +199,7 @@ class code_memory : public std::enable_shared_from_this<code_memory> {
       auto next = r.holes.begin();
       while (next != r.holes.end() && next->offset < offset) ++next;
       auto at = r.holes.insert(next, {offset, bytes});
+      --r.kernels;
       if (at + 1 != r.holes.end() && at->offset + at->bytes == (at + 1)->offset) {
         at->bytes += (at + 1)->bytes;
         r.holes.erase(at + 1);
