@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
 #include <limits>
 #include <utility>
 
@@ -31,51 +32,51 @@ inline constexpr bool has_meaning = false;
 
 /// a * gate, where gate is in [0, 1]: 0 with the sign of a where the gate is shut, a infinite or
 /// not.
-template <class Real>
+template <std::floating_point Real>
 Real gated(Real a, Real gate) {
   return gate == 0 ? std::copysign(Real{0}, a) : a * gate;
 }
 
-template <class Real>
+template <std::floating_point Real>
 Real sigmoid(Real a) {
   Real const e = std::exp(-std::abs(a));  // at most 1: neither overflow nor cancellation
   return (a < 0 ? e : Real{1}) / (1 + e);
 }
 
 /// min(max(a, low), high) that keeps NaN and the sign of zero.
-template <class Real>
+template <std::floating_point Real>
 Real clamp(Real a, Real low, Real high) {
   return a < low ? low : a > high ? high : a;
 }
 
-template <class Real>
+template <std::floating_point Real>
 Real gelu_tanh(Real a) {
   // 1/2 (1 + tanh(u)) = sigmoid(2u)
   Real const u = Real(0.79788456080286535588L) * (a + Real(0.044715L) * a * a * a);
   return gated(a, sigmoid(2 * u));
 }
-template <class Real>
+template <std::floating_point Real>
 Real gelu_erf(Real a) {
   return gated(a, std::erfc(-a * Real(0.70710678118654752440L)) / 2);
 }
-template <class Real>
+template <std::floating_point Real>
 Real swish(Real a, Real alpha) {
   return gated(a, alpha == 0 ? (a != a ? a : Real{0.5}) : sigmoid(alpha * a));
 }
-template <class Real>
+template <std::floating_point Real>
 Real mish(Real a) {
   // tanh(log(1 + e^a)) = (e^2a + 2 e^a) / (e^2a + 2 e^a + 2), in n = e^-|a| to stay finite
   Real const n = std::exp(-std::abs(a));
   Real const gate = a < 0 ? n * (n + 2) / (n * (n + 2) + 2) : (1 + 2 * n) / (1 + 2 * n + 2 * n * n);
   return gated(a, gate);
 }
-template <class Real>
+template <std::floating_point Real>
 Real softplus(Real a, Real alpha) {
   Real const t = alpha * a;
   return ((t > 0 ? t : Real{0}) + std::log1p(std::exp(-std::abs(t)))) / alpha;
 }
 /// To nearest, ties to even, whatever the rounding mode of the caller.
-template <class Real>
+template <std::floating_point Real>
 Real round_even(Real a) {
   Real const whole = std::trunc(a);
   Real const rest = std::abs(a - whole);
@@ -83,15 +84,15 @@ Real round_even(Real a) {
   bool const away = rest > Real{0.5} || (rest == Real{0.5} && odd);
   return std::copysign(away ? std::abs(whole) + 1 : std::abs(whole), a);
 }
-template <class Real>
+template <std::floating_point Real>
 Real smaller(Real a, Real b) {
   return a != a ? a : b != b ? b : b < a ? b : a;
 }
-template <class Real>
+template <std::floating_point Real>
 Real larger(Real a, Real b) {
   return a != a ? a : b != b ? b : b > a ? b : a;
 }
-template <class Real>
+template <std::floating_point Real>
 Real truth(bool v) {
   return v ? Real{1} : Real{0};
 }
