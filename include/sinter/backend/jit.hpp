@@ -267,16 +267,16 @@ inline kernel_key key_of(matmul_plan const& plan, chain const& c) {
 }
 
 inline result<std::shared_ptr<machine_code const>> generate_matmul(matmul_plan const& plan,
-                                                                   chain const& c,
+                                                                   problem const& p,
                                                                    epilogue const& e) {
   return process_cache().get(
-      key_of(plan, c).text(), [&]() -> result<std::shared_ptr<machine_code const>> {
+      key_of(plan, p.chain).text(), [&]() -> result<std::shared_ptr<machine_code const>> {
         assembler a(plan.shape.level);
         if (!matmul_generator(a, plan.shape, plan.accesses, e).emit())
           return failure{code::unsupported, "sinter: jit: the chain is too long"};
         auto const bytes = a.finish();
         if (!bytes) return bytes.error();
-        return code_memory::process().publish(*bytes);
+        return code_memory::process().publish(*bytes, profile_name(plan.shape.level, p));
       });
 }
 
@@ -289,7 +289,7 @@ inline result<std::shared_ptr<machine_code const>> generate_packing(pack_shape c
     pack_generator(a, s).emit();
     auto const bytes = a.finish();
     if (!bytes) return bytes.error();
-    return code_memory::process().publish(*bytes);
+    return code_memory::process().publish(*bytes, std::string(name_of(s.level)) + " copy to panels");
   });
 }
 
@@ -301,10 +301,10 @@ inline result<std::shared_ptr<matmul_code const>> build_matmul(problem const& p,
   built->wanted = p;
   built->plan = plan_matmul(p, e, level);
   built->frame_bytes = matmul_frame_bytes(e, level);
-  auto code = generate_matmul(built->plan, p.chain, e);
+  auto code = generate_matmul(built->plan, p, e);
   if (!code && code.error().what == code::unsupported && !built->plan.shape.looped_epilogue) {
     built->plan.shape.looped_epilogue = true;
-    code = generate_matmul(built->plan, p.chain, e);
+    code = generate_matmul(built->plan, p, e);
   }
   if (!code) return code.error();
   if (built->plan.pack) {

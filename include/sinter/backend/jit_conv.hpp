@@ -238,15 +238,15 @@ inline kernel_key key_of(conv_shape const& s, conv_accesses const& accesses, cha
 
 inline result<std::shared_ptr<machine_code const>> generate_conv(conv_shape const& s,
                                                                  conv_accesses const& accesses,
-                                                                 chain const& c,
+                                                                 problem const& p,
                                                                  epilogue const& e) {
-  return process_cache().get(key_of(s, accesses, c).text(),
+  return process_cache().get(key_of(s, accesses, p.chain).text(),
                              [&]() -> result<std::shared_ptr<machine_code const>> {
                                assembler a(s.level);
                                conv_generator(a, s, accesses, e).emit();
                                auto const bytes = a.finish();
                                if (!bytes) return bytes.error();
-                               return code_memory::process().publish(*bytes);
+                               return code_memory::process().publish(*bytes, profile_name(s.level, p));
                              });
 }
 
@@ -261,10 +261,10 @@ inline result<std::shared_ptr<kernel const>> build_conv(problem const& p, isa le
   for (int i = 0; i < conv_kernels; ++i) {
     conv_shape& s = built->plan.shapes[i];
     if (s.counts == 0) continue;
-    auto code = generate_conv(s, built->plan.accesses, p.chain, e);
+    auto code = generate_conv(s, built->plan.accesses, p, e);
     if (!code && code.error().what == code::unsupported && !s.looped_epilogue) {
       s.looped_epilogue = true;
-      code = generate_conv(s, built->plan.accesses, p.chain, e);
+      code = generate_conv(s, built->plan.accesses, p, e);
     }
     if (!code) return code.error();
     built->code[i] = std::move(*code);
