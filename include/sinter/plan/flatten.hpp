@@ -240,8 +240,7 @@ constexpr auto flatten(E const& e) {
   for (graph_operand const& o : sink.result.operands)
     any_static = any_static || !o.static_dims.empty();
   if (any_static && sink.result.broken == fault::none)
-    if (!detail::static_shape_check<graph_size_of<E>>(sink.result).fits())
-      sink.report(fault::static_shapes);
+    sink.report(detail::static_shape_check<graph_size_of<E>>(sink.result).found());
   return sink.result;
 }
 

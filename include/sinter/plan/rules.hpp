@@ -25,6 +25,7 @@ enum class fault : unsigned char {
   group_too_long,
   clip_bounds,
   conv_attributes,
+  static_rank,
   static_shapes,
   output_redefined,
   count_
@@ -59,6 +60,9 @@ inline constexpr fault_row fault_table[] = {
     {fault::conv_attributes,
      "sinter: a convolution wants strides, dilations and groups of at least 1, pads of at least 0, "
      "and one number for all spatial axes or one for each"},
+    {fault::static_rank,
+     "sinter: an operand of a contraction has the wrong static rank: matmul wants 2 or more, "
+     "conv1d 3, conv2d 4, conv3d 5"},
     {fault::static_shapes,
      "sinter: the static shapes of the operands of a step do not fit each other"},
     {fault::output_redefined, "sinter: two outputs have the same name"},
@@ -89,6 +93,7 @@ namespace stop {
 [[noreturn]] inline void sinter_one_group_has_too_many_steps_operands_constants_or_outputs() { raise_fault(fault::group_too_long); }
 [[noreturn]] inline void sinter_clip_wants_a_low_bound_that_is_not_above_the_high_one() { raise_fault(fault::clip_bounds); }
 [[noreturn]] inline void sinter_a_convolution_wants_stride_dilation_groups_of_at_least_1_and_pad_of_at_least_0() { raise_fault(fault::conv_attributes); }
+[[noreturn]] inline void sinter_an_operand_of_a_contraction_has_the_wrong_static_rank() { raise_fault(fault::static_rank); }
 [[noreturn]] inline void sinter_the_static_shapes_of_the_operands_of_a_step_do_not_fit() { raise_fault(fault::static_shapes); }
 [[noreturn]] inline void sinter_two_outputs_have_the_same_name() { raise_fault(fault::output_redefined); }
 // clang-format on
@@ -122,6 +127,8 @@ constexpr void require_no_fault(fault f) {
       stop::sinter_clip_wants_a_low_bound_that_is_not_above_the_high_one();
     case fault::conv_attributes:
       stop::sinter_a_convolution_wants_stride_dilation_groups_of_at_least_1_and_pad_of_at_least_0();
+    case fault::static_rank:
+      stop::sinter_an_operand_of_a_contraction_has_the_wrong_static_rank();
     case fault::static_shapes:
       stop::sinter_the_static_shapes_of_the_operands_of_a_step_do_not_fit();
     case fault::output_redefined:

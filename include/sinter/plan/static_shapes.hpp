@@ -24,7 +24,8 @@ class static_shape_check {
       shapes_.push_back(made);
     }
   }
-  constexpr bool fits() const { return fits_; }
+  /// static_rank, static_shapes, or none.
+  constexpr fault found() const { return found_; }
 
  private:
   constexpr known_shape of(value_ref v) const {
@@ -35,11 +36,19 @@ class static_shape_check {
   }
   constexpr known_shape contracted(step const& s) {
     known_shape const src = of(s.args[0]), weight = of(s.args[1]);
+    if (!rank_fits(s.code, src) || !rank_fits(s.code, weight)) {
+      report(fault::static_rank);
+      return {};
+    }
     if (!src.known || !weight.known) return {};
     contraction_shape const r =
         shape_of(s.code, graph_.contractions[int{s.contraction}], src.dims, weight.dims);
-    fits_ = fits_ && r.fits;
+    if (!r.fits) report(fault::static_shapes);
     return {r.fits, r.dims};
+  }
+  static constexpr bool rank_fits(op code, known_shape const& s) {
+    return !s.known ||
+           (code == op::matmul ? s.dims.ssize() >= 2 : s.dims.ssize() == spatial_rank(code) + 2);
   }
   /// A vector never widens a value, so one without extents leaves the others known.
   constexpr known_shape combined(step const& s) {
@@ -51,16 +60,20 @@ class static_shape_check {
           graph_.operands[int{a.index}].role == role::vector)
         continue;
       broadcast_result const both = broadcast(result.dims, read.dims);
-      if (result.known && read.known) fits_ = fits_ && both.fits;
+      if (result.known && read.known && !both.fits) report(fault::static_shapes);
       result.known = result.known && read.known && both.fits;
       result.dims = both.dims;
     }
     return result;
   }
 
+  constexpr void report(fault f) {
+    if (found_ == fault::none) found_ = f;
+  }
+
   graph<Size> const& graph_;
   inline_vector<known_shape, static_cast<std::size_t>(Size.steps)> shapes_;
-  bool fits_ = true;
+  fault found_ = fault::none;
 };
 
 }  // namespace detail
