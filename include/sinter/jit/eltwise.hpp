@@ -106,6 +106,7 @@ class eltwise_code {
     auto& a = e_.a;
     xb::Xmm const v = e_.v(x);
     if (for_bf16 && a.masks() && code == op::gelu_tanh) return emit::gelu_tanh_for_bf16(e_, v);
+    if (for_bf16 && a.masks() && code == op::relu) return emit::relu_for_bf16(e_, v);
     switch (code) {
       case op::relu: return emit::relu(e_, v);
       case op::leaky_relu: return emit::leaky(e_, v, a.constant(alpha));

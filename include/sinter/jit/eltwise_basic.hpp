@@ -11,13 +11,16 @@
 namespace sinter::inline SINTER_ABI::jit::emit {
 
 /// -0 becomes +0: adding +0 does that and changes nothing else.
-/// AVX-512: one instruction. Bits 4 i to 4 i + 3 of the table say what becomes of class i: 0 keeps a value (quiet NaN,
-/// 1, Inf, above 0), 2 makes a signalling NaN quiet, 8 gives +0 (either zero, -Inf, below 0).
 inline void relu(lanes& e, xb::Xmm const& x) {
-  if (e.wide()) return e.a.vfixupimmps(x, x, e.a.constant_bits(0x08080820U), 0);
   e.zero(e.t(0));
   e.a.vmaxps(x, e.t(0), x);
   e.a.vaddps(x, x, e.t(0));
+}
+/// AVX-512, the same values. Bits 4 i to 4 i + 3 of the table say what becomes of class i: 0 keeps a value (quiet NaN,
+/// 1, Inf, above 0), 2 makes a signalling NaN quiet, 8 gives +0 (either zero, -Inf, below 0). On Zen 4 one of these costs
+/// more than the two above beside products of f32, and less beside a conversion to bf16.
+inline void relu_for_bf16(lanes& e, xb::Xmm const& x) {
+  e.a.vfixupimmps(x, x, e.a.constant_bits(0x08080820U), 0);
 }
 
 inline void clip(lanes& e, xb::Xmm const& x, float low, float high) {
