@@ -185,6 +185,17 @@ TEST_CASE("K of any size, in code of bounded size") {
                   {.seed = ++seed});
 }
 
+TEST_CASE("more rows than one block takes, in place and copied") {
+  for (std::string_view precision : precisions) {
+    check_all(problem_of("matmul(x, w) | add r:tensor" + std::string(precision),
+                         {{70, 9001}, {9001, 3}, {70, 3}}),
+              {.seed = 1, .values = pattern::integers});
+    check_all(problem_of("matmul(x, w) | add r:tensor" + std::string(precision),
+                         {{2, 35, 20011}, {20011, 3}, {2, 35, 1}}),
+              {.seed = 2, .values = pattern::integers});
+  }
+}
+
 // A row may depend on its own row only: what stands beside a row, or in a gap, is never multiplied, not even by zero.
 TEST_CASE("rows of NaN and gaps of NaN stay where they are") {
   for (std::string_view precision : precisions)
