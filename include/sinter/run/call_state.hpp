@@ -30,9 +30,11 @@ struct call_state {
   std::vector<tensor_view> inputs;
   std::vector<output_view> outputs;
   std::vector<void const*> weights;
-  std::vector<shape>
-      dims;  ///< of the dynamic inputs; empty for a flat view, whose extents follow from others
+  std::vector<extent> input_bytes, output_bytes;  ///< from the first to one past the last element
+  std::vector<call_args> args;                    ///< what each invocation was pointed at
+  std::vector<shape> dims;   ///< of the dynamic inputs; empty where they follow from others (flat)
   bool resolved = false;     ///< `shapes` are those of `dims`
+  bool fresh = true;         ///< nothing was pointed at anything since the shapes are what they are
   std::vector<packed> held;  ///< packs that a bound call keeps alive
   std::vector<unsigned char> seen;
 
@@ -67,13 +69,18 @@ struct call_state {
   status plan_again();
   status check_all() const;
   status check_apart() const;
-  void const* input_at(group_plan const& group, int i) const noexcept;
+  void measure();
+  void find_active() noexcept;
   void* arena_at(int item) noexcept {
     return arena.data() == nullptr ? nullptr : arena.data() + items[at(item)].offset;
   }
   bool computes(int g) const noexcept;
   code run_logged(int g) noexcept;
 };
+
+inline failure no_memory(std::size_t arena_bytes) {
+  return {code::out_of_memory, join({"sinter: no memory for an arena of ", arena_bytes, " bytes"})};
+}
 
 inline result<std::unique_ptr<call_state>> call_state::make(
     std::shared_ptr<program_plan const> plan) {
@@ -88,15 +95,17 @@ inline result<std::unique_ptr<call_state>> call_state::make(
   s->items = plan->items;
   s->order.resize(s->items.size());
   s->arena = buffer(plan->arena_bytes);
-  if (s->arena.failed())
-    return failure{code::out_of_memory, "sinter: no memory for an arena of " +
-                                            std::to_string(plan->arena_bytes) + " bytes"};
+  if (s->arena.failed()) return no_memory(plan->arena_bytes);
   s->inputs.resize(plan->inputs.size());
   s->outputs.resize(plan->outputs.size());
   s->weights.resize(plan->weight_uses.size());
+  s->input_bytes.resize(plan->inputs.size());
+  s->output_bytes.resize(plan->outputs.size());
+  s->args.resize(plan->groups.size());
   if (plan->dynamic) s->dims.resize(plan->inputs.size());
   s->seen.resize(plan->inputs.size() + plan->outputs.size());
   s->plan = std::move(plan);
+  if (!s->plan->dynamic) s->measure();
   return s;
 }
 
@@ -107,27 +116,27 @@ inline status call_state::take_views(program_core::views operands, program_core:
     std::string_view const name = operands[i].name;
     int const slot = find_named(plan->inputs, name, i);
     if (slot < 0 && find_named(plan->weights, name) >= 0)
-      return bad("weight " + quoted(name) +
-                 " is given as a view; pack() it and give the packed weights");
+      return bad(
+          {"weight ", quoted(name), " is given as a view; pack() it and give the packed weights"});
     if (slot < 0)
-      return bad(quoted(name) + " is no operand; there are " + list_names(plan->inputs));
-    if (seen[at(slot)]++ != 0) return bad("operand " + quoted(name) + " is given twice");
+      return bad({quoted(name), " is no operand; there are ", list_names(plan->inputs)});
+    if (seen[at(slot)]++ != 0) return bad({"operand ", quoted(name), " is given twice"});
     inputs[at(slot)] = operands[i].view;
   }
   for (std::size_t i = 0; i < results.size(); ++i) {
     int const slot = find_named(plan->outputs, results[i].name, i);
     if (slot < 0)
-      return bad(quoted(results[i].name) + " is no output; there are " + list_names(plan->outputs));
+      return bad({quoted(results[i].name), " is no output; there are ", list_names(plan->outputs)});
     if (seen[plan->inputs.size() + at(slot)]++ != 0)
-      return bad("output " + quoted(results[i].name) + " is given twice");
+      return bad({"output ", quoted(results[i].name), " is given twice"});
     outputs[at(slot)] = results[i].view;
   }
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (seen[i] != 0) continue;
     bool const input = i < plan->inputs.size();
-    return bad((input ? "operand " : "output ") +
-               quoted(input ? plan->inputs[i].name : plan->outputs[i - plan->inputs.size()].name) +
-               " is not given");
+    return bad({(input ? "operand " : "output "),
+                quoted(input ? plan->inputs[i].name : plan->outputs[i - plan->inputs.size()].name),
+                " is not given"});
   }
   return {};
 }
@@ -147,7 +156,7 @@ inline status call_state::take_weight(weight_use const& use, program_core::packs
         continue;
       }
       if (found != nullptr)
-        return bad("weight " + quoted(name) + " is in two of the packs that are given");
+        return bad({"weight ", quoted(name), " is in two of the packs that are given"});
       found = &w;
     }
   }
@@ -156,10 +165,10 @@ inline status call_state::take_weight(weight_use const& use, program_core::packs
     return {};
   }
   if (other != nullptr)
-    return bad("weight " + quoted(name) + " was packed for another kernel: its layout is '" +
-               other->layout_key + "', and '" + use.layout_key +
-               "' is wanted; pack it with this program");
-  return bad("weight " + quoted(name) + " is in none of the packs that are given");
+    return bad({"weight ", quoted(name), " was packed for another kernel: its layout is '",
+                other->layout_key, "', and '", use.layout_key,
+                "' is wanted; pack it with this program"});
+  return bad({"weight ", quoted(name), " is in none of the packs that are given"});
 }
 
 inline status call_state::accept(program_core::views operands, program_core::packs packs,
@@ -186,8 +195,16 @@ inline status call_state::resolve_shapes() {
   for (int g = 0; g < static_cast<int>(shapes.size()); ++g)
     if (status st = resolve_group(g); !st.ok()) return st;
   if (status st = plan_again(); !st.ok()) return st;
-  resolved = true;
+  measure();
+  resolved = fresh = true;
   return {};
+}
+
+inline void call_state::measure() {
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    input_bytes[i] = byte_span(input_desc(static_cast<int>(i)));
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    output_bytes[i] = byte_span(output_desc(static_cast<int>(i)));
 }
 
 inline status call_state::resolve_group(int g) {
@@ -221,9 +238,7 @@ inline status call_state::plan_again() {
     return bad("the intermediates of this call have more than 2^63 - 1 bytes");
   if (bytes <= arena.size()) return {};
   buffer bigger(bytes);
-  if (bigger.failed())
-    return failure{code::out_of_memory,
-                   "sinter: no memory for an arena of " + std::to_string(bytes) + " bytes"};
+  if (bigger.failed()) return no_memory(bytes);
   arena = std::move(bigger);
   return {};
 }
@@ -245,24 +260,26 @@ inline status call_state::check_all() const {
 /// No output shares an element with an operand or another output, but for the pair that in_place names.
 inline status call_state::check_apart() const {
   for (std::size_t o = 0; o < outputs.size(); ++o) {
-    tensor_desc const& out = output_desc(static_cast<int>(o));
-    std::string_view const name = plan->outputs[o].name;
+    auto const meets = [&](void const* data, extent bytes, tensor_desc const& d) {
+      return overlap({"", "", data, bytes}, {"", "", outputs[o].data, output_bytes[o]}) &&
+             share_elements(d, data, output_desc(static_cast<int>(o)), outputs[o].data);
+    };
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      tensor_desc const& in = input_desc(static_cast<int>(i));
       bool const declared = static_cast<int>(i) == plan->in_place_input &&
                             static_cast<int>(o) == plan->in_place_output;
-      if (declared && inputs[i].data != outputs[o].data && element_count(in.dims) > 0)
-        return bad("operand " + quoted(plan->inputs[i].name) +
-                   " was declared to share the memory of output " + quoted(name) +
-                   "; the same pointer is wanted for both");
-      if (!declared && share_elements(in, inputs[i].data, out, outputs[o].data))
-        return bad("output " + quoted(name) + " overlaps operand " + quoted(plan->inputs[i].name) +
-                   "; separate memory is wanted, or options::in_place");
+      if (declared && inputs[i].data != outputs[o].data && input_bytes[i] > 0)
+        return bad({"operand ", quoted(plan->inputs[i].name),
+                    " was declared to share the memory of output ", quoted(plan->outputs[o].name),
+                    "; the same pointer is wanted for both"});
+      if (!declared && meets(inputs[i].data, input_bytes[i], input_desc(static_cast<int>(i))))
+        return bad({"output ", quoted(plan->outputs[o].name), " overlaps operand ",
+                    quoted(plan->inputs[i].name),
+                    "; separate memory is wanted, or options::in_place"});
     }
     for (std::size_t q = 0; q < o; ++q)
-      if (share_elements(output_desc(static_cast<int>(q)), outputs[q].data, out, outputs[o].data))
-        return bad("output " + quoted(name) + " overlaps output " + quoted(plan->outputs[q].name) +
-                   "; separate memory is wanted");
+      if (meets(outputs[q].data, output_bytes[q], output_desc(static_cast<int>(q))))
+        return bad({"output ", quoted(plan->outputs[o].name), " overlaps output ",
+                    quoted(plan->outputs[q].name), "; separate memory is wanted"});
   }
   return {};
 }
@@ -274,27 +291,39 @@ inline bool call_state::computes(int g) const noexcept {
   return false;
 }
 
-inline void call_state::settle() noexcept {
+inline void call_state::find_active() noexcept {
   active.clear();
-  for (int g = 0; g < static_cast<int>(plan->groups.size()); ++g) {
-    if (!computes(g)) continue;
+  for (int g = 0; g < static_cast<int>(plan->groups.size()); ++g)
+    if (computes(g)) active.push_back(g);
+}
+
+/// An invocation whose pointers are those of the call before is left alone.
+inline void call_state::settle() noexcept {
+  if (fresh) find_active();
+  for (int g : active) {
     group_plan const& group = plan->group(g);
-    call_args args;
+    call_args& now = args[at(g)];
+    bool moved = fresh;
+    auto const put = [&moved](auto*& where, auto* pointer) {
+      moved = moved || where != pointer;
+      where = pointer;
+    };
     for (int i = 0; i < group.operands.ssize(); ++i) {
       place const from = group.operands[i];
-      args.operands[i] = from.from == source::input    ? inputs[at(from.index)].data
-                         : from.from == source::weight ? weights[at(from.index)]
-                                                       : arena_at(from.index);
+      put(now.operands[i], from.from == source::input    ? inputs[at(from.index)].data
+                           : from.from == source::weight ? weights[at(from.index)]
+                                                         : arena_at(from.index));
     }
     for (int i = 0; i < group.outputs.ssize(); ++i) {
       place const to = group.outputs[i];
-      args.outputs[i] = to.from == source::output ? outputs[at(to.index)].data : arena_at(to.index);
+      put(now.outputs[i],
+          to.from == source::output ? outputs[at(to.index)].data : arena_at(to.index));
     }
-    args.scratch = arena_at(group.scratch);
-    args.shapes = shapes.empty() ? nullptr : &shapes[at(g)];
-    invocations[at(g)]->repoint(args);
-    active.push_back(g);
+    put(now.scratch, arena_at(group.scratch));
+    now.shapes = shapes.empty() ? nullptr : &shapes[at(g)];
+    if (moved) invocations[at(g)]->repoint(now);
   }
+  fresh = false;
 }
 
 inline code call_state::run() noexcept {

@@ -58,20 +58,20 @@ inline std::string plan_text(problem const& p) { return std::string(text(p.chain
 
 inline std::string implementations_of(std::vector<stage_note> const& stages) {
   std::string text;
-  for (stage_note const& s : stages) text += (text.empty() ? "" : "+") + s.implementation;
+  for (stage_note const& s : stages) text += join({text.empty() ? "" : "+", s.implementation});
   return text;
 }
 
 inline std::string reasons_of(std::vector<refused_backend> const& refusals) {
   std::string text;
   for (refused_backend const& r : refusals)
-    text += (text.empty() ? "" : "; ") + std::string(r.backend) + ": " + without_prefix(r.reason);
+    text += join({text.empty() ? "" : "; ", r.backend, ": ", without_prefix(r.reason)});
   return text;
 }
 
 inline std::string names_of(backend_list list) {
   std::string names;
-  for (backend const* b : list) names += (names.empty() ? "" : ", ") + std::string(b->name());
+  for (backend const* b : list) names += join({names.empty() ? "" : ", ", b->name()});
   return names;
 }
 
@@ -82,25 +82,21 @@ inline status apply_policy(policy p, std::string const& sentence) {
 }
 
 inline status judge(selection const& s, problem const& p, options const& o) {
-  std::string const chosen(s.kernel->backend());
+  std::string_view const chosen = s.kernel->backend();
   if (s.fallback) {
     std::string const reasons =
         s.refusals.empty() ? "no faster backend is in this build" : reasons_of(s.refusals);
-    if (status st = apply_policy(
-            o.on_fallback, "sinter: '" + plan_text(p) + "' falls back to reference code (" +
-                               chosen + ", " + implementations_of(s.stages) + "): " + reasons);
-        !st.ok())
-      return st;
+    status const st = apply_policy(
+        o.on_fallback, join({"sinter: '", plan_text(p), "' falls back to reference code (", chosen,
+                             ", ", implementations_of(s.stages), "): ", reasons}));
+    if (!st.ok()) return st;
   }
-  if (s.stages.size() > 1) {
-    std::string why;
-    for (stage_note const& stage : s.stages)
-      if (!stage.why.empty()) why += (why.empty() ? "" : "; ") + without_prefix(stage.why);
-    return apply_policy(o.on_split, "sinter: '" + plan_text(p) + "' runs as " +
-                                        std::to_string(s.stages.size()) + " kernels on " + chosen +
-                                        ": " + why);
-  }
-  return {};
+  if (s.stages.size() < 2) return {};
+  std::string why;
+  for (stage_note const& stage : s.stages)
+    if (!stage.why.empty()) why += join({why.empty() ? "" : "; ", without_prefix(stage.why)});
+  return apply_policy(o.on_split, join({"sinter: '", plan_text(p), "' runs as ", s.stages.size(),
+                                        " kernels on ", chosen, ": ", why}));
 }
 
 /// One backend asked: a selection with a kernel, or without one and the refusal added.
@@ -145,9 +141,10 @@ inline result<settings> read_settings(options const& o, backend_list list) {
   if (s.backend.empty()) return s;
   for (backend const* b : list)
     if (b->name() == s.backend) return s;
-  return failure{o.backend.empty() ? code::bad_environment : code::bad_argument,
-                 "sinter: " + std::string(s.backend_from) + " is '" + s.backend +
-                     "', which this build does not have; " + "it has " + detail::names_of(list)};
+  return failure{
+      o.backend.empty() ? code::bad_environment : code::bad_argument,
+      detail::join({"sinter: ", s.backend_from, " is '", s.backend,
+                    "', which this build does not have; it has ", detail::names_of(list)})};
 }
 
 /// The first willing backend of the list, its kernel built. A failure where none is willing or a policy says error.
@@ -160,13 +157,13 @@ inline result<selection> select(problem const& p, options const& o, settings con
     detail::ask(*b, p, s);
     if (s.kernel) break;
   }
-  if (!s.kernel)
-    return failure{
-        code::unsupported,
-        "sinter: no backend can compile '" + detail::plan_text(p) + "'" +
-            (said.backend.empty() ? ""
-                                  : " (" + std::string(said.backend_from) + " allows one only)") +
-            ": " + detail::reasons_of(s.refusals)};
+  if (!s.kernel) {
+    std::string const only =
+        said.backend.empty() ? "" : detail::join({" (", said.backend_from, " allows one only)"});
+    return failure{code::unsupported,
+                   detail::join({"sinter: no backend can compile '", detail::plan_text(p), "'",
+                                 only, ": ", detail::reasons_of(s.refusals)})};
+  }
   s.microseconds =
       std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   if (said.backend != "reference")

@@ -46,13 +46,12 @@ class program_builder {
   status check_options() const {
     if (options_.threads != 1)
       return failure{options_.threads < 1 ? code::bad_argument : code::unsupported,
-                     "sinter: options::threads is " + std::to_string(options_.threads) +
-                         "; 1 is wanted, a call runs on the caller's thread alone"};
+                     join({"sinter: options::threads is ", options_.threads,
+                           "; 1 is wanted, a call runs on the caller's thread alone"})};
     if (options_.max_isa && !row_of(*options_.max_isa).used)
       return failure{code::unsupported,
-                     "sinter: options::max_isa is " +
-                         std::string(sinter::name_of(*options_.max_isa)) +
-                         ", for which there are no kernels; SINTER_MAX_ISA's names are wanted"};
+                     join({"sinter: options::max_isa is ", sinter::name_of(*options_.max_isa),
+                           ", for which there are no kernels; SINTER_MAX_ISA's names are wanted"})};
     if (chains_.empty()) return bad("a program without groups");
     return {};
   }
@@ -66,23 +65,24 @@ class program_builder {
       for (output const& o : chains_[g].outputs) {
         if (o.internal) continue;
         if (find_named(plan_->outputs, o.name) >= 0)
-          return bad("two outputs are named " + quoted(o.name));
+          return bad({"two outputs are named ", quoted(o.name)});
         plan_->outputs.push_back(
             {o.name, static_cast<int>(g), static_cast<int>(&o - chains_[g].outputs.begin())});
       }
     }
     for (output_slot const& o : plan_->outputs)
       if (find_named(users_, o.name) >= 0)
-        return bad(quoted(o.name) +
-                   " names an operand and an output; two names are wanted (in_place says that they "
-                   "share memory)");
+        return bad(
+            {quoted(o.name),
+             " names an operand and an output; two names are wanted (in_place says that they "
+             "share memory)"});
     for (std::size_t i = 0; i < given_.size(); ++i) {
       if (find_named(users_, given_[i].name) < 0 && find_named(plan_->outputs, given_[i].name) < 0)
-        return bad(quoted(given_[i].name) + " is described but is no operand; there are " +
-                   list_names(users_));
+        return bad({quoted(given_[i].name), " is described but is no operand; there are ",
+                    list_names(users_)});
       for (std::size_t j = 0; j < i; ++j)
         if (given_[j].name == given_[i].name)
-          return bad("operand " + quoted(given_[i].name) + " is described twice");
+          return bad({"operand ", quoted(given_[i].name), " is described twice"});
     }
     return {};
   }
@@ -94,11 +94,10 @@ class program_builder {
     }
     operand const& before = users_[at(known)];
     if (before.role != o.role || before.type != o.type)
-      return bad(
-          "operand " + quoted(o.name) + " is a " + std::string(sinter::name_of(before.role)) +
-          " of " + std::string(sinter::name_of(before.type)) + " in one group and a " +
-          std::string(sinter::name_of(o.role)) + " of " + std::string(sinter::name_of(o.type)) +
-          " in another; one role and one dtype are wanted");
+      return bad({"operand ", quoted(o.name), " is a ", sinter::name_of(before.role), " of ",
+                  sinter::name_of(before.type), " in one group and a ", sinter::name_of(o.role),
+                  " of ", sinter::name_of(o.type),
+                  " in another; one role and one dtype are wanted"});
     return {};
   }
 
@@ -129,7 +128,7 @@ class program_builder {
   status describe_operand(operand const& o, operand_spec& spec) const {
     if (o.internal) {
       int const made = find_named(intermediates_, o.name);
-      if (made < 0) return bad("no earlier group makes the intermediate " + quoted(o.name));
+      if (made < 0) return bad({"no earlier group makes the intermediate ", quoted(o.name)});
       intermediate const& from = intermediates_[at(made)];
       spec = plan_->group(from.group).problem.outputs[at(from.output)];
       return {};
@@ -152,9 +151,8 @@ class program_builder {
   static status type_only(operand const& o, named_desc const& given, operand_spec& spec) {
     spec.reset();
     if (*given.type == o.type) return {};
-    return bad("operand " + quoted(o.name) + " is described as " +
-               std::string(sinter::name_of(*given.type)) + "; " +
-               std::string(sinter::name_of(o.type)) + " is wanted");
+    return bad({"operand ", quoted(o.name), " is described as ", sinter::name_of(*given.type), "; ",
+                sinter::name_of(o.type), " is wanted"});
   }
 
   /// What was said of the outputs fits what follows from the operands.
@@ -166,12 +164,11 @@ class program_builder {
       named_desc const& said = given_[at(d)];
       tensor_desc const& is = p.outputs[at(i)];
       if (said.type && *said.type != is.type)
-        return bad("output " + quoted(o.name) + " is described as " +
-                   std::string(sinter::name_of(*said.type)) + "; it is " +
-                   std::string(sinter::name_of(is.type)));
+        return bad({"output ", quoted(o.name), " is described as ", sinter::name_of(*said.type),
+                    "; it is ", sinter::name_of(is.type)});
       if (!said.dims.empty() && !(said.dims == is.dims))
-        return bad("output " + quoted(o.name) + " is described as " + to_string(said.dims) +
-                   "; it is " + to_string(is.dims));
+        return bad({"output ", quoted(o.name), " is described as ", to_string(said.dims),
+                    "; it is ", to_string(is.dims)});
     }
     return {};
   }
@@ -187,14 +184,14 @@ class program_builder {
           index = j;
         }
     if (last < 0)
-      return bad("options::in_place is " + quoted(options_.in_place) +
-                 ", which is no operand; there are " + list_names(users_));
+      return bad({"options::in_place is ", quoted(options_.in_place),
+                  ", which is no operand; there are ", list_names(users_)});
     if (g != last || chains_[at(g)].outputs.empty()) return -1;
     output const& o = chains_[at(g)].outputs[0];
     if (o.internal)
-      return bad("operand " + quoted(options_.in_place) +
-                 " cannot share memory with an output: the last group that "
-                 "reads it makes an intermediate");
+      return bad({"operand ", quoted(options_.in_place),
+                  " cannot share memory with an output: the last group that "
+                  "reads it makes an intermediate"});
     plan_->in_place_output = find_named(plan_->outputs, o.name);
     return index;
   }
@@ -229,7 +226,7 @@ class program_builder {
         continue;
       }
       if (find_named(intermediates_, o.name) >= 0)
-        return bad("two groups make the intermediate " + quoted(o.name));
+        return bad({"two groups make the intermediate ", quoted(o.name)});
       int const item = add_item(intermediate_bytes(group.problem.outputs[at(i)]), g);
       plan_->makers[at(item)] = {o.name, g, i};
       intermediates_.push_back({o.name, g, i, item});
@@ -251,9 +248,10 @@ class program_builder {
     operand const& o = group.problem.chain.operands[i];
     tensor_desc const& desc = group.problem.operands[at(i)];
     if (is_dynamic(desc.dims))
-      return bad("weight " + quoted(o.name) + " of " + to_string(desc.dims) +
-                 " has a dynamic extent; it is packed once, so its extents are fixed (a tensor may "
-                 "be dynamic)");
+      return bad(
+          {"weight ", quoted(o.name), " of ", to_string(desc.dims),
+           " has a dynamic extent; it is packed once, so its extents are fixed (a tensor may "
+           "be dynamic)"});
     int slot = find_named(plan_->weights, o.name);
     if (slot < 0) {
       slot = static_cast<int>(plan_->weights.size());

@@ -36,9 +36,11 @@ inline failure call_failure(program_plan const& plan, code c) {
   std::string backends;
   for (group_plan const& g : plan.groups) {
     std::string const name(g.chosen.kernel->backend());
-    if (backends.find(name) == std::string::npos) backends += (backends.empty() ? "" : ", ") + name;
+    if (backends.find(name) == std::string::npos)
+      backends += join({backends.empty() ? "" : ", ", name});
   }
-  return {c, "sinter: a kernel failed while it ran (" + backends + "); the outputs are undefined"};
+  return {c, join({"sinter: a kernel failed while it ran (", backends,
+                   "); the outputs are undefined"})};
 }
 
 }  // namespace detail
@@ -80,10 +82,10 @@ SINTER_API status bound::repoint(std::string_view name, void const* data) {
   int const slot = detail::find_named(s.plan->inputs, name);
   if (slot < 0) {
     if (detail::find_named(s.plan->outputs, name) >= 0)
-      return detail::bad("output " + detail::quoted(name) +
-                         " is repointed to what may not be written");
-    return detail::bad(detail::quoted(name) + " cannot be repointed; there are " +
-                       detail::list_names(s.plan->inputs));
+      return detail::bad(
+          {"output ", detail::quoted(name), " is repointed to what may not be written"});
+    return detail::bad({detail::quoted(name), " cannot be repointed; there are ",
+                        detail::list_names(s.plan->inputs)});
   }
   if (status st = detail::check_pointer("operand", name, s.input_desc(slot), data); !st.ok())
     return st;
@@ -134,7 +136,7 @@ SINTER_API result<tensor_desc> program_core::describe(std::string_view name) con
   }
   if (int const i = detail::find_named(plan_->weights, name); i >= 0)
     return plan_->weights[detail::at(i)].desc;
-  return detail::bad(detail::quoted(name) + " is no operand or output of this program");
+  return detail::bad({detail::quoted(name), " is no operand or output of this program"});
 }
 
 namespace detail {
@@ -143,10 +145,10 @@ namespace detail {
 inline result<tensor_view> check_weight(weight_slot const& w, tensor_view given) {
   bool const rounds = given.type == dtype::f32 && is_floating(w.desc.type);
   if (given.type != w.desc.type && !rounds)
-    return bad("weight " + quoted(w.name) + " is " + std::string(sinter::name_of(given.type)) +
-               "; " + std::string(sinter::name_of(w.desc.type)) +
-               (is_floating(w.desc.type) && w.desc.type != dtype::f32 ? " or f32 is wanted"
-                                                                      : " is wanted"));
+    return bad({"weight ", quoted(w.name), " is ", sinter::name_of(given.type), "; ",
+                sinter::name_of(w.desc.type),
+                (is_floating(w.desc.type) && w.desc.type != dtype::f32 ? " or f32 is wanted"
+                                                                       : " is wanted")});
   tensor_desc wanted{given.type, w.desc.dims, {}};
   if (!given.flat && given.dims == wanted.dims) wanted.strides = given.strides;
   if (status st = complete_layout("weight", w.name, wanted); !st.ok()) return st.error();
@@ -179,10 +181,10 @@ SINTER_API result<packed> program_core::pack(views weights) const {
     std::string_view const name = weights[i].name;
     int const slot = detail::find_named(plan_->weights, name, i);
     if (slot < 0)
-      return detail::bad(detail::quoted(name) + " is no weight; there are " +
-                         detail::list_names(plan_->weights));
+      return detail::bad(
+          {detail::quoted(name), " is no weight; there are ", detail::list_names(plan_->weights)});
     if (detail::find_named(weights.first(i), name) >= 0)
-      return detail::bad("weight " + detail::quoted(name) + " is given twice");
+      return detail::bad({"weight ", detail::quoted(name), " is given twice"});
     auto view = detail::check_weight(plan_->weights[detail::at(slot)], weights[i].view);
     if (!view) return view.error();
     checked.push_back(*view);
@@ -247,46 +249,47 @@ SINTER_API result<std::shared_ptr<program_core const>> make_program(
 namespace detail {
 
 inline std::string explain_isa(program_plan const& plan) {
-  features const found = detected_isa();
-  std::string text = "ISA: " + std::string(sinter::name_of(best_isa(found))) + " found";
+  std::string const found(sinter::name_of(best_isa(detected_isa())));
   if (plan.own_cap)
-    text += ", capped at " + std::string(sinter::name_of(*plan.own_cap)) + " by options::max_isa";
-  else if (auto const cap = max_isa(); cap && *cap)
-    text += ", capped at " + std::string(sinter::name_of(**cap)) + " by SINTER_MAX_ISA";
-  return text + "\n";
+    return join({"ISA: ", found, " found, capped at ", sinter::name_of(*plan.own_cap),
+                 " by options::max_isa\n"});
+  if (auto const cap = max_isa(); cap && *cap)
+    return join(
+        {"ISA: ", found, " found, capped at ", sinter::name_of(**cap), " by SINTER_MAX_ISA\n"});
+  return join({"ISA: ", found, " found\n"});
 }
 
 inline std::string explain_group(program_plan const& plan, int g) {
   group_plan const& group = plan.group(g);
   selection const& s = group.chosen;
-  std::string t = "group " + std::to_string(g) + ": " + plan_text(group.problem) + "\n";
-  t += "  problem: " + text(group.problem) + "\n";
-  t += "  backend: " + std::string(s.kernel->backend()) + (s.fallback ? " (fallback)" : "") +
-       ", built in " + std::to_string(static_cast<long long>(s.microseconds)) + " us\n";
+  std::string t =
+      join({"group ", g, ": ", plan_text(group.problem), "\n  problem: ", text(group.problem),
+            "\n  backend: ", s.kernel->backend(), s.fallback ? " (fallback)" : "", ", built in ",
+            static_cast<long long>(s.microseconds), " us\n"});
   for (std::size_t i = 0; i < s.stages.size(); ++i) {
     stage_note const& stage = s.stages[i];
-    t += "  kernel " + std::to_string(i) + ": " + stage.what + " [" + stage.implementation + "]";
-    if (!stage.why.empty()) t += ", split off: " + without_prefix(stage.why);
+    t += join({"  kernel ", i, ": ", stage.what, " [", stage.implementation, "]"});
+    if (!stage.why.empty()) t += join({", split off: ", without_prefix(stage.why)});
     t += "\n";
   }
   for (refused_backend const& r : s.refusals)
-    t += "  refused by " + std::string(r.backend) + ": " + without_prefix(r.reason) + "\n";
-  t += "  scratch: " + std::to_string(s.kernel->scratch_bytes()) + " bytes\n";
+    t += join({"  refused by ", r.backend, ": ", without_prefix(r.reason), "\n"});
+  t += join({"  scratch: ", s.kernel->scratch_bytes(), " bytes\n"});
   for (weight_use const& use : plan.weight_uses)
     if (use.group == g)
-      t += "  weight " + quoted(plan.weights[at(use.slot)].name) + ": " + use.layout_key + "\n";
+      t += join({"  weight ", quoted(plan.weights[at(use.slot)].name), ": ", use.layout_key, "\n"});
   return t;
 }
 
 }  // namespace detail
 
 SINTER_API std::string program_core::explain() const {
-  std::string t = "program: " + std::to_string(group_count()) +
-                  (group_count() == 1 ? " group, " : " groups, ") + std::to_string(kernel_count()) +
-                  (kernel_count() == 1 ? " kernel" : " kernels") + ", " +
-                  (plan_->numerics == numerics::strict ? "strict" : "peer") + " numerics, arena " +
-                  std::to_string(plan_->arena_bytes) + " bytes" +
-                  (plan_->dynamic ? " and what dynamic extents want at the call" : "") + "\n";
+  std::string t = detail::join(
+      {"program: ", group_count(), group_count() == 1 ? " group, " : " groups, ", kernel_count(),
+       kernel_count() == 1 ? " kernel, " : " kernels, ",
+       plan_->numerics == numerics::strict ? "strict" : "peer", " numerics, arena ",
+       plan_->arena_bytes,
+       plan_->dynamic ? " bytes and what dynamic extents want at the call\n" : " bytes\n"});
   t += detail::explain_isa(*plan_);
   for (int g = 0; g < group_count(); ++g) t += detail::explain_group(*plan_, g);
   return t;
