@@ -1,9 +1,10 @@
 // The JIT backend: our own generated kernels behind the contract of backend/backend.hpp.
 //
-// supports() asks whether this process may run generated code, which level of instructions it may use, and the rules of
-// the kind of chain (backend/jit_matmul.hpp). build() takes the code from the process's cache or generates it once. An
-// invocation owns the frame that the code reads; run() is one indirect call of generated code where the problem is one
-// block of one matrix, else a loop around it.
+// supports() asks whether this process may run generated code, which level of instructions it may
+// use, and the rules of the kind of chain (backend/jit_matmul.hpp). build() takes the code from the
+// process's cache or generates it once. An invocation owns the frame that the code reads; run() is
+// one indirect call of generated code where the problem is one block of one matrix, else a loop
+// around it.
 #pragma once
 
 #include <cstring>
@@ -23,7 +24,8 @@
 namespace sinter::inline SINTER_ABI {
 namespace jit {
 
-/// The level to generate for: the highest with vector kernels that this process may use; nothing below AVX2.
+/// The level to generate for: the highest with vector kernels that this process may use; nothing
+/// below AVX2.
 inline result<std::optional<isa>> level_for(problem const& p) {
   result<features> const usable = current_isa(p.max_isa);
   if (!usable) return usable.error();
@@ -289,12 +291,13 @@ inline result<std::shared_ptr<machine_code const>> generate_packing(pack_shape c
     pack_generator(a, s).emit();
     auto const bytes = a.finish();
     if (!bytes) return bytes.error();
-    return code_memory::process().publish(*bytes, std::string(name_of(s.level)) + " copy to panels");
+    return code_memory::process().publish(*bytes,
+                                          std::string(name_of(s.level)) + " copy to panels");
   });
 }
 
-/// Code whose epilogue stands once for each row of a tile is tried first where registers are many; a chain too long for
-/// that gets it once, in a loop.
+/// Code whose epilogue stands once for each row of a tile is tried first where registers are many;
+/// a chain too long for that gets it once, in a loop.
 inline result<std::shared_ptr<matmul_code const>> build_matmul(problem const& p, isa level) {
   epilogue const e(p.chain, p.chain.anchor());
   auto built = std::make_shared<matmul_code>();

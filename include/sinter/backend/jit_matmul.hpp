@@ -1,9 +1,10 @@
 // The JIT backend's matmul: which problems it takes, how one is laid out, packed and driven.
 //
-// matmul_plan is what is known when a kernel is built; matmul_geometry is where everything lies in one call, batch axes
-// folded into rows as far as strides allow. The generated kernel (jit/matmul.hpp) computes rows x all columns; here are
-// the loops that stand outside of it: batches, blocks of rows that fit a cache, copies of an operand whose elements do
-// not lie as the kernel reads them. A problem with none of these is one call of generated code.
+// matmul_plan is what is known when a kernel is built; matmul_geometry is where everything lies in
+// one call, batch axes folded into rows as far as strides allow. The generated kernel
+// (jit/matmul.hpp) computes rows x all columns; here are the loops that stand outside of it:
+// batches, blocks of rows that fit a cache, copies of an operand whose elements do not lie as the
+// kernel reads them. A problem with none of these is one call of generated code.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +35,8 @@ struct matmul_plan {
 
 inline constexpr int max_batch_axes = max_rank - 2;
 
-/// Where everything lies: element (batch..., row, column) of each operand. Strides in bytes but a_column.
+/// Where everything lies: element (batch..., row, column) of each operand. Strides in bytes but
+/// a_column.
 struct matmul_geometry {
   int batch_axes = 0;
   extent batch[max_batch_axes] = {};
@@ -61,7 +63,8 @@ namespace detail {
 using sinter::detail::at;
 using sinter::detail::quoted;
 
-/// The stride of axis i counted from the end (1 is the last), 0 where the operand is broadcast along it.
+/// The stride of axis i counted from the end (1 is the last), 0 where the operand is broadcast
+/// along it.
 inline extent stride_from_end(tensor_desc const& d, int i) {
   if (i > d.dims.ssize()) return 0;
   return d.dims[d.dims.ssize() - i] == 1 ? 0 : d.strides[d.strides.ssize() - i];
@@ -71,7 +74,8 @@ inline tensor_desc const& desc_of(problem const& p, matmul_access const& a) {
   return a.output ? p.outputs[at(a.index)] : p.operands[at(a.index)];
 }
 
-/// Bytes from one matrix of a packed weight to the next along its batch axis i (from the end, 3 is the first).
+/// Bytes from one matrix of a packed weight to the next along its batch axis i (from the end, 3 is
+/// the first).
 inline extent packed_stride(matmul_plan const& plan, tensor_desc const& weight, int i) {
   int const rank = weight.dims.ssize();
   if (i > rank || weight.dims[rank - i] == 1) return 0;
@@ -240,8 +244,8 @@ inline bool wants_loop(epilogue const& e, isa level) {
   return !has_masks(level) || e.stack_bytes(level) / vector_bytes_of(level) > free;
 }
 
-/// Rows per call of the kernel: a block of the first operand that a large cache keeps while the panels pass by; smaller
-/// where it is a copy.
+/// Rows per call of the kernel: a block of the first operand that a large cache keeps while the
+/// panels pass by; smaller where it is a copy.
 inline extent rows_per_call(matmul_shape const& s, extent k) {
   constexpr extent in_place_bytes = extent{4} << 20, copied_bytes = extent{512} << 10;
   extent const row = copied_row_bytes(s.kind, k);
@@ -256,8 +260,8 @@ inline row_counts counts_of_rows(extent rows, extent block_rows, int tile) {
   return c;
 }
 
-/// A second operand that is no weight is read where it lies if its rows are dense and few rows of the first operand
-/// would share the cost of packing it.
+/// A second operand that is no weight is read where it lies if its rows are dense and few rows of
+/// the first operand would share the cost of packing it.
 inline bool reads_panels_in_place(matmul_plan const& plan, problem const& p, extent rows) {
   tensor_desc const& weight = p.operands[at(plan.weight)];
   product const kind = plan.shape.kind;

@@ -1,10 +1,11 @@
-// Blocking: the numbers of a matrix product. How products are made, how large a tile is, how rows are split, where a
-// panel of the second operand lies.
+// Blocking: the numbers of a matrix product. How products are made, how large a tile is, how rows
+// are split, where a panel of the second operand lies.
 //
-// Plain values and arithmetic, no code and no memory. The second operand is packed in panels: a panel holds the columns
-// of one tile, step after step of the K loop, so that the kernel reads it from front to end. A step is one k, or a pair
-// (k, k + 1) of 16-bit elements in one 32-bit lane. Panels are padded with zeros in N and K; what lies beside a row of
-// the first operand is never read. Read jit/tile.hpp and jit/pack.hpp next.
+// Plain values and arithmetic, no code and no memory. The second operand is packed in panels: a
+// panel holds the columns of one tile, step after step of the K loop, so that the kernel reads it
+// from front to end. A step is one k, or a pair (k, k + 1) of 16-bit elements in one 32-bit lane.
+// Panels are padded with zeros in N and K; what lies beside a row of the first operand is never
+// read. Read jit/tile.hpp and jit/pack.hpp next.
 #pragma once
 
 #include <cstddef>
@@ -55,13 +56,14 @@ constexpr product product_for(isa level, dtype src, dtype weight) {
   return weight == dtype::f16 ? product::f16_weight : product::f32;
 }
 
-/// The largest tile. Accumulators of (row, vector) stand in register 2 * slot + vector, slot counting from the end, so a
-/// tile of fewer rows uses the last slots and the epilogue is entered at its first.
+/// The largest tile. Accumulators of (row, vector) stand in register 2 * slot + vector, slot
+/// counting from the end, so a tile of fewer rows uses the last slots and the epilogue is entered
+/// at its first.
 ///
-/// AVX-512: 8 x 2 leaves 16 registers to the epilogue; two loads of a panel feed 16 FMAs with embedded broadcasts.
-/// More rows would not compute faster and, where rows are a multiple of 4 KiB apart, would evict each other from an
-/// L1 of 8 ways (measured: 14 x 2 falls to 53% of the peak at 1024^3, 8 x 2 stays at 97%).
-/// AVX2: 6 x 2, two registers for the panel and two for broadcasts.
+/// AVX-512: 8 x 2 leaves 16 registers to the epilogue; two loads of a panel feed 16 FMAs with
+/// embedded broadcasts. More rows would not compute faster and, where rows are a multiple of 4 KiB
+/// apart, would evict each other from an L1 of 8 ways (measured: 14 x 2 falls to 53% of the peak at
+/// 1024^3, 8 x 2 stays at 97%). AVX2: 6 x 2, two registers for the panel and two for broadcasts.
 inline constexpr int tile_vectors = 2;
 constexpr int tile_rows(isa level) { return has_masks(level) ? 8 : 6; }
 constexpr int tile_columns(isa level) { return tile_vectors * lanes_of(level); }
@@ -69,8 +71,8 @@ constexpr int tile_columns(isa level) { return tile_vectors * lanes_of(level); }
 /// Independent sums per accumulator: few rows alone would wait for the latency of their FMAs.
 constexpr int k_splits(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
 
-/// m rows as `blocks` tiles of `high` rows, the last `low_blocks` of them one row shorter: no tile is much smaller than
-/// another. All 0 for m = 0.
+/// m rows as `blocks` tiles of `high` rows, the last `low_blocks` of them one row shorter: no tile
+/// is much smaller than another. All 0 for m = 0.
 struct row_split {
   extent blocks = 0;
   extent low_blocks = 0;
@@ -95,7 +97,8 @@ constexpr row_counts counts_of(row_split const& s) {
 }
 constexpr row_counts all_counts(int max_rows) { return (row_counts{2} << max_rows) - 2; }
 
-/// Where the panels of one K x N operand lie: the full ones, then a narrower one for the remaining columns.
+/// Where the panels of one K x N operand lie: the full ones, then a narrower one for the remaining
+/// columns.
 struct panel_layout {
   product kind = product::f32;
   int lanes = 16;

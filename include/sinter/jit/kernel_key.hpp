@@ -1,8 +1,9 @@
-// The key of a generated kernel: every value that its code depends on, as bytes, and no dynamic extent.
+// The key of a generated kernel: every value that its code depends on, as bytes, and no dynamic
+// extent.
 //
-// Names, descriptions of operands and extents said in a leaf's type are left out on purpose: chains that differ in
-// nothing else share their code. A kernel's own facts (shape, accesses) are added field by field by its builder.
-// Read jit/code_cache.hpp for what a key is used for.
+// Names, descriptions of operands and extents said in a leaf's type are left out on purpose: chains
+// that differ in nothing else share their code. A kernel's own facts (shape, accesses) are added
+// field by field by its builder. Read jit/code_cache.hpp for what a key is used for.
 #pragma once
 
 #include <bit>

@@ -1,12 +1,15 @@
-// The matmul kernel: the loops around a tile in generated code, and the frame through which C++ drives it.
+// The matmul kernel: the loops around a tile in generated code, and the frame through which C++
+// drives it.
 //
-// For each panel of the second operand, for each tile of rows: K loop, epilogue. All extents but K and the width of the
-// last panel are read from the frame, so one kernel serves every M and N, every stride, and M known only at the call.
-// What is in the cache key (matmul_shape and the epilogue's chain) is what the code depends on, nothing else. Batches,
-// copies of operands and blocks of rows that fit a cache are backend/jit_matmul.hpp's business.
+// For each panel of the second operand, for each tile of rows: K loop, epilogue. All extents but K
+// and the width of the last panel are read from the frame, so one kernel serves every M and N,
+// every stride, and M known only at the call. What is in the cache key (matmul_shape and the
+// epilogue's chain) is what the code depends on, nothing else. Batches, copies of operands and
+// blocks of rows that fit a cache are backend/jit_matmul.hpp's business.
 //
-// The epilogue is emitted row by row, and tiles with fewer rows enter it further down. Where registers are few, or the
-// chain so long that its code would not fit, the sums wait in the frame and one row's code runs in a loop.
+// The epilogue is emitted row by row, and tiles with fewer rows enter it further down. Where
+// registers are few, or the chain so long that its code would not fit, the sums wait in the frame
+// and one row's code runs in a loop.
 #pragma once
 
 #include "../core/buffer.hpp"
@@ -42,7 +45,8 @@ struct matmul_access {
 };
 using matmul_accesses = inline_vector<matmul_access, max_operands + max_outputs>;
 
-/// The argument of a kernel: filled by C++, its last part written by the kernel itself. matmul_frame_bytes() long.
+/// The argument of a kernel: filled by C++, its last part written by the kernel itself.
+/// matmul_frame_bytes() long.
 struct matmul_frame {
   void const* a = nullptr;
   std::int64_t lda = 0;  ///< bytes from row to row
@@ -267,7 +271,8 @@ class matmul_generator {
     }
   }
 
-  // How often the epilogue of one row stands in all panels together, if it is that of `vectors` vectors.
+  // How often the epilogue of one row stands in all panels together, if it is that of `vectors`
+  // vectors.
   std::size_t rows_of_code(int vectors) const {
     int const tail = (s_.tail_columns + lanes_of(s_.level) - 1) / lanes_of(s_.level);
     return static_cast<std::size_t>(most_rows_ * ((s_.full_panels ? tile_vectors : 0) + tail) /

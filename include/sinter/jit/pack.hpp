@@ -1,8 +1,10 @@
-// Packing: the second operand into panels, rows of the first into the form that a tile kernel reads.
+// Packing: the second operand into panels, rows of the first into the form that a tile kernel
+// reads.
 //
-// Both work from any strides and dtypes and run at pack() time, or within a call where an operand is no weight. Panels
-// are zero where they are padded, so that a padded product adds 0 * 0. Elements are read once, each alone: nothing
-// beside the operand's own elements is touched. Layouts are in jit/blocking.hpp.
+// Both work from any strides and dtypes and run at pack() time, or within a call where an operand
+// is no weight. Panels are zero where they are padded, so that a padded product adds 0 * 0.
+// Elements are read once, each alone: nothing beside the operand's own elements is touched. Layouts
+// are in jit/blocking.hpp.
 #pragma once
 
 #include <cstring>
@@ -47,8 +49,8 @@ void with_type(dtype t, F&& f) {
     f(static_cast<float16 const*>(nullptr));
 }
 
-/// Rows of Count neighbouring elements, one or two interleaved: fixed counts on local arrays, which compilers turn into
-/// vector code without any flag.
+/// Rows of Count neighbouring elements, one or two interleaved: fixed counts on local arrays, which
+/// compilers turn into vector code without any flag.
 template <int Count, class T>
 void copy_row(T* out, T const* row) {
   std::memcpy(out, row, sizeof(T) * Count);
@@ -64,7 +66,8 @@ void interleave_rows(bfloat16* out, bfloat16 const* even, bfloat16 const* odd) {
   std::memcpy(out, pairs, sizeof pairs);
 }
 
-/// One step of a whole panel from unit-stride rows of the same dtype; false where there is no fixed form.
+/// One step of a whole panel from unit-stride rows of the same dtype; false where there is no fixed
+/// form.
 template <int Pair, class T>
 bool pack_whole_step(T* out, T const* row, extent row_stride, int width) {
   if constexpr (Pair == 1) {
@@ -159,7 +162,8 @@ constexpr extent copied_row_bytes(product kind, extent k) {
   return (bytes + 63) / 64 * 64;
 }
 
-/// Copies rows of the first operand (rows x k) to where a tile kernel reads them, converted, an odd k padded with zero.
+/// Copies rows of the first operand (rows x k) to where a tile kernel reads them, converted, an odd
+/// k padded with zero.
 inline void copy_rows(product kind, void* out, matrix_view const& m, extent rows, extent k) {
   extent const padded = (k + row_of(kind).k_step - 1) / row_of(kind).k_step * row_of(kind).k_step;
   extent const row_bytes = copied_row_bytes(kind, k);

@@ -1,9 +1,11 @@
-// Generated packing for AVX-512: a second operand that is no weight goes into panels at the speed of memory.
+// Generated packing for AVX-512: a second operand that is no weight goes into panels at the speed
+// of memory.
 //
-// Three forms, all of 32-bit units, so that f32 and pairs of 16-bit elements are one thing: rows of f32 copied; two rows
-// of 16-bit elements interleaved; rows along K transposed in blocks of 16 x 16. What is padded becomes zero; nothing is
-// read beside the operand's own elements. Everything else (AVX2, f16, odd strides, conversions) is jit/pack.hpp's plain
-// loops, which define what this must give. The layout is jit/blocking.hpp's.
+// Three forms, all of 32-bit units, so that f32 and pairs of 16-bit elements are one thing: rows of
+// f32 copied; two rows of 16-bit elements interleaved; rows along K transposed in blocks of 16 x
+// 16. What is padded becomes zero; nothing is read beside the operand's own elements. Everything
+// else (AVX2, f16, odd strides, conversions) is jit/pack.hpp's plain loops, which define what this
+// must give. The layout is jit/blocking.hpp's.
 #pragma once
 
 #include <optional>

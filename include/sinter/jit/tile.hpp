@@ -1,9 +1,11 @@
-// The K loop of a tile, but for its innermost step: addresses of rows, unrolling, independent sums, the odd end.
+// The K loop of a tile, but for its innermost step: addresses of rows, unrolling, independent sums,
+// the odd end.
 //
-// A tile is `rows` x `vectors` accumulators, rows of the first operand times one panel of the second. What one step does
-// with which instructions is the business of tile_avx2.hpp and tile_avx512.hpp. A tile knows nothing of what follows:
-// it leaves its sums in the registers that accumulator_of() names and stops there. The code of a tile does not grow
-// with K beyond two unrolled bodies.
+// A tile is `rows` x `vectors` accumulators, rows of the first operand times one panel of the
+// second. What one step does with which instructions is the business of tile_avx2.hpp and
+// tile_avx512.hpp. A tile knows nothing of what follows: it leaves its sums in the registers that
+// accumulator_of() names and stops there. The code of a tile does not grow with K beyond two
+// unrolled bodies.
 #pragma once
 
 #include "assembler.hpp"
@@ -15,10 +17,11 @@ struct tile {
   product kind = product::f32;
   int rows = 0, vectors = 0;
   extent k = 0;
-  /// The first operand is read where the caller has it, so an odd k ends in a lone element (of pairs). Otherwise rows
-  /// are padded copies.
+  /// The first operand is read where the caller has it, so an odd k ends in a lone element (of
+  /// pairs). Otherwise rows are padded copies.
   bool direct = true;
-  /// So is the second: rows of it, `ldb` bytes apart, take the place of a panel (AVX-512; f32 and pairs).
+  /// So is the second: rows of it, `ldb` bytes apart, take the place of a panel (AVX-512; f32 and
+  /// pairs).
   bool direct_panel = false;
   int columns = 0;  ///< valid ones; what a direct panel may read
 };
@@ -26,10 +29,12 @@ struct tile {
 /// General registers. a0 is the address of row 0; a1 that of row 4; b that of the panel.
 struct tile_registers {
   int a0, a1, lda, lda3, b, count, scratch, ldb;
-  /// Holds how many bytes beyond the panel a line of memory is prefetched in each round; -1: none is.
+  /// Holds how many bytes beyond the panel a line of memory is prefetched in each round; -1: none
+  /// is.
   int ahead = -1;
 };
-/// Masks that a direct panel with a tail wants: of 32-bit lanes of its last vector, of all its 16-bit columns.
+/// Masks that a direct panel with a tail wants: of 32-bit lanes of its last vector, of all its
+/// 16-bit columns.
 inline constexpr int lanes_mask = 7, columns_mask = 6;
 
 /// Bytes, positive or negative, as the last term of an address.
@@ -66,9 +71,9 @@ class tile_loop {
     });
   }
 
-  /// Adds the products of k elements. `step` is called as step(offset_of_a, offset_of_b, split), in bytes, and emits one
-  /// step; `lone` emits the last element of an odd k in the same form. b is left at the end of what was read, a0 by the
-  /// returned number of bytes further.
+  /// Adds the products of k elements. `step` is called as step(offset_of_a, offset_of_b, split), in
+  /// bytes, and emits one step; `lone` emits the last element of an odd k in the same form. b is
+  /// left at the end of what was read, a0 by the returned number of bytes further.
   template <class Step, class Lone>
   std::int32_t multiply(Step&& step, Lone&& lone) {
     bool const odd =

@@ -1,6 +1,8 @@
-// One step of the K loop in AVX2 + FMA: the panel's vectors in two registers, one broadcast per row.
+// One step of the K loop in AVX2 + FMA: the panel's vectors in two registers, one broadcast per
+// row.
 //
-// 16 registers: 12 accumulators, two vectors of the panel, two broadcasts in turn. Read jit/tile.hpp for the loop.
+// 16 registers: 12 accumulators, two vectors of the panel, two broadcasts in turn. Read
+// jit/tile.hpp for the loop.
 #pragma once
 
 #include "tile.hpp"

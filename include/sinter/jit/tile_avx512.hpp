@@ -1,7 +1,9 @@
-// One step of the K loop in AVX-512: the panel's vectors in registers, elements of rows as embedded broadcasts.
+// One step of the K loop in AVX-512: the panel's vectors in registers, elements of rows as embedded
+// broadcasts.
 //
-// A single row has one use for each vector of the panel, so there the element is the register and the panel the memory
-// operand. Read jit/tile.hpp for the loop around it. VDPBF16PS adds the product of the odd elements first.
+// A single row has one use for each vector of the panel, so there the element is the register and
+// the panel the memory operand. Read jit/tile.hpp for the loop around it. VDPBF16PS adds the
+// product of the odd elements first.
 #pragma once
 
 #include "tile.hpp"
@@ -10,7 +12,8 @@ namespace sinter::inline SINTER_ABI::jit {
 
 class tile_avx512 {
  public:
-  /// Registers beyond the accumulators: the panel's vectors, rows to be interleaved, an element, orders of words.
+  /// Registers beyond the accumulators: the panel's vectors, rows to be interleaved, an element,
+  /// orders of words.
   static constexpr int b0 = 16, rows0 = 18, element = 20, order0 = 21;
 
   tile_avx512(assembler& a, tile const& t, tile_registers const& r)
