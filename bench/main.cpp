@@ -153,11 +153,11 @@ int main(int argc, char** argv) {
     return c.help ? 0 : 2;
   }
   initialize_google_benchmark(argv[0], c);
-  if (!c.settings.list) describe_machine();
   // A problem of the user's own is all that is wanted then.
   if (!c.chosen.chain.empty() && c.settings.filter.empty()) c.settings.filter = "^command_line/";
   std::vector<group> groups;
   for (source s : sources()) s(c.chosen, groups);
+  if (!c.settings.list) describe_machine();
   try {
     return run_suite(groups, c.settings) ? 0 : 1;
   } catch (std::exception const& e) {

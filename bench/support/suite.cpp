@@ -105,11 +105,12 @@ ceiling make_ceiling(line_up const& l) {
   return c;
 }
 
-void enlist(std::string const& group_name, contender& c, int repetitions) {
-  auto* const b = benchmark::RegisterBenchmark((group_name + "/" + c.name()).c_str(),
+void enlist(group const& g, contender& c) {
+  auto* const b = benchmark::RegisterBenchmark((g.name + "/" + c.name()).c_str(),
                                                [&c](benchmark::State& state) { c.loop(state); });
   b->Unit(benchmark::kNanosecond)->MeasureProcessCPUTime();
-  if (repetitions > 0) b->Repetitions(repetitions);
+  if (g.repetitions > 0) b->Repetitions(g.repetitions);
+  if (!g.promises.empty()) b->MinTime(0.01);  // a promise is judged with care, --quick or not
 }
 
 std::string time_text(double nanoseconds) {
@@ -156,8 +157,8 @@ class suite_run {
     if (l.contenders.empty()) return;
     ceiling roof = make_ceiling(l);
     benchmark::ClearRegisteredBenchmarks();
-    for (auto& c : l.contenders) enlist(g.name, *c, g.repetitions);
-    if (roof.loop) enlist(g.name, *roof.loop, g.repetitions);
+    for (auto& c : l.contenders) enlist(g, *c);
+    if (roof.loop) enlist(g, *roof.loop);
     benchmark::RunSpecifiedBenchmarks(&results_, ".");
     if (std::string const why = results_.take_failure(); !why.empty()) {
       std::printf("FAILED %s\n", why.c_str());
