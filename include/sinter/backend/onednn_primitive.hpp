@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "../core/buffer.hpp"
+#include "backend.hpp"
 #include "onednn_layout.hpp"
 #include "onednn_postops.hpp"
 

@@ -11,6 +11,7 @@
 // who calls: backend/jit_conv.hpp.
 #pragma once
 
+#include "../core/buffer.hpp"
 #include "epilogue.hpp"
 #include "registers.hpp"
 #include "tile_avx2.hpp"
