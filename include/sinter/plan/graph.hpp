@@ -116,6 +116,7 @@ struct graph_sink {
     for (value_ref a : s.args)
       if (has_role(a, role::weight)) report(fault::weight_outside_contraction);
     result.steps.push_back(s);
+    same_as.push_back(first_equal(s));
     return step_ref(result.steps.ssize() - 1);
   }
   constexpr value_ref add_contraction(step s, contraction_attrs const& attrs) {
@@ -127,15 +128,42 @@ struct graph_sink {
         report(fault::vector_in_contraction);
     for (int i = 0; i < result.contractions.ssize(); ++i) {
       step const& known = result.steps[int{step_of_contraction[i]}];
-      if (known.args[1] == s.args[1] && known.args[0] == s.args[0] && known.code == s.code &&
-          result.contractions[i] == attrs)
+      if (same_value(known.args[1], s.args[1]) && same_value(known.args[0], s.args[0]) &&
+          known.code == s.code && result.contractions[i] == attrs)
         report(fault::contraction_reused);
     }
     s.contraction = static_cast<std::int16_t>(result.contractions.ssize());
     step_of_contraction.push_back(static_cast<std::int16_t>(result.steps.ssize()));
     result.contractions.push_back(attrs);
     result.steps.push_back(s);
+    same_as.push_back(static_cast<std::int16_t>(result.steps.ssize() - 1));
     return step_ref(result.steps.ssize() - 1);
+  }
+  /// Equal steps before a contraction are one value in two places, so that their contraction is seen to be reused.
+  /// Only steps that no contraction comes before are compared: there are few.
+  constexpr std::int16_t first_equal(step const& s) {
+    auto const own = static_cast<std::int16_t>(result.steps.ssize() - 1);
+    for (value_ref a : s.args)
+      if (a.kind == value_kind::step && !comes_before_contractions(a.index)) return own;
+    for (std::int16_t earlier : prologue_steps) {
+      step const& known = result.steps[int{earlier}];
+      if (known.code == s.code && known.to == s.to && known.alpha == s.alpha &&
+          known.beta == s.beta && same_value(known.args[0], s.args[0]) &&
+          same_value(known.args[1], s.args[1]) && same_value(known.args[2], s.args[2]))
+        return earlier;
+    }
+    prologue_steps.push_back(own);
+    return own;
+  }
+  constexpr bool comes_before_contractions(std::int16_t index) const {
+    for (std::int16_t known : prologue_steps)
+      if (known == same_as[int{index}]) return true;
+    return false;
+  }
+  constexpr bool same_value(value_ref a, value_ref b) const {
+    if (a.kind == value_kind::step && b.kind == value_kind::step)
+      return same_as[int{a.index}] == same_as[int{b.index}];
+    return a == b;
   }
   constexpr value_ref find_let(std::uint64_t key) {
     for (let_entry& known : result.lets)
@@ -170,6 +198,9 @@ struct graph_sink {
   }
 
   inline_vector<std::int16_t, static_cast<std::size_t>(Size.contractions)> step_of_contraction;
+  inline_vector<std::int16_t, static_cast<std::size_t>(Size.steps)>
+      same_as;  ///< of each step, the first one equal
+  inline_vector<std::int16_t, static_cast<std::size_t>(Size.steps)> prologue_steps;
 };
 
 }  // namespace detail
