@@ -1,6 +1,7 @@
 // Every emitter against the oracle: all bf16 values, a dense sample of f32 and every exponent with its neighbours; in the
 // long test all 2^32 values. The largest error of each is printed as a row of docs/precision.md's table.
 #include <doctest/doctest.h>
+#include <immintrin.h>
 
 #include "support/skip.hpp"
 #include "unary_judge.hpp"
@@ -236,4 +237,35 @@ TEST_CASE("stores and casts: every bf16 tie, f16, NaN payloads, denormals") {
       CHECK_MESSAGE(wrong == 0, name_of(type), " ", name_of(level), " wrong ", wrong, " times");
     }
   }
+}
+
+TEST_CASE("the rounding mode and flushing of the caller are kept, and results stay close") {
+  if (levels_here().empty()) SINTER_SKIP("this CPU has no AVX2");
+  std::vector<float> in;
+  for (int i = 0; i < 4096; ++i) in.push_back(static_cast<float>(i - 2048) / 128);
+  in[5] = std::numeric_limits<float>::quiet_NaN();
+  unsigned const before = _mm_getcsr();
+  constexpr unsigned flags = 0x3f, modes = 0xe040, toward_zero = 0x6000, up = 0x4000, flush = 0x8040;
+  for (isa level : levels_here())
+    for (unary_case const& c : unary_cases())
+      for (unsigned mode : {toward_zero | flush, up}) {
+        pointwise_loop const loop(one_step(c.code, c.alpha, c.beta, {dtype::f32}, dtype::f32), level,
+                                  vectors_in_16(level));
+        std::vector<float> out(in.size());
+        unsigned const set = ((before & ~modes) | mode) & ~flags;
+        _mm_setcsr(set);
+        loop.run({in.data()}, {out.data()}, in.size() / 16);
+        unsigned const after = _mm_getcsr();
+        _mm_setcsr(before);
+        CHECK(set == (after & ~flags));
+        int wrong = 0;
+        for (std::size_t i = 0; i < in.size(); ++i) {
+          double const want = exact(c, in[i]), got = static_cast<double>(out[i]);
+          bool const close = std::isnan(want)             ? std::isnan(got)
+                             : !(std::abs(want) < 0x1p127) ? std::copysign(got, want) == got && std::abs(got) > 0x1p126
+                                                           : std::abs(got - want) <= 0x1p-9 * std::abs(want) + 0x1p-20;
+          wrong += close ? 0 : 1;
+        }
+        CHECK_MESSAGE(wrong == 0, title(c, level), " mode ", mode, " wrong ", wrong, " times");
+      }
 }
