@@ -29,8 +29,8 @@ struct tile {
 /// General registers. a0 is the address of row 0; a1 that of row 4; b that of the panel.
 struct tile_registers {
   int a0, a1, lda, lda3, b, count, scratch, ldb;
-  /// Holds how many bytes beyond the panel a line of memory is prefetched in each round; -1: none
-  /// is.
+  /// Holds how many bytes beyond the panel memory is prefetched: two lines in each round, half a
+  /// round apart; -1: none is.
   int ahead = -1;
 };
 /// Masks that a direct panel with a tail wants: of 32-bit lanes of its last vector, of all its
@@ -159,7 +159,8 @@ class tile_loop {
     a_.align(32);
     a_.L(again);
     if (r_.ahead >= 0)
-      a_.prefetcht1(a_.ptr[assembler::general(r_.b) + assembler::general(r_.ahead)]);
+      for (int at : {0, unroll * b_bytes() / 2})
+        a_.prefetcht1(a_.ptr[assembler::general(r_.b) + assembler::general(r_.ahead) + bytes(at)]);
     emit_steps(unroll, step);
     a_.add(assembler::general(r_.a0), immediate(unroll * a_bytes()));
     if (t_.rows > 4) a_.add(assembler::general(r_.a1), immediate(unroll * a_bytes()));
