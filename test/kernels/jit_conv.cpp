@@ -1,7 +1,6 @@
-// Generated convolutions against the oracle: every level this CPU has (the
-// lower ones by the problem's cap), kernels, strides, dilations, paddings,
-// channels and precisions, each operand at guard pages; and the faults that
-// others had.
+// Generated convolutions against the oracle: every level this CPU has (the lower ones by the
+// problem's cap), kernels, strides, dilations, paddings, channels and precisions, each operand at
+// guard pages; and the faults that others had.
 #include <doctest/doctest.h>
 
 #include <random>
@@ -115,8 +114,8 @@ std::vector<T> run_dense(problem const& p, std::vector<void const*> const& opera
   return out;
 }
 
-/// Ones in, ones as weights: each output counts its taps. On every level, f32
-/// and bf16 with an f32 output.
+/// Ones in, ones as weights: each output counts its taps. On every level, f32 and bf16 with an f32
+/// output.
 std::vector<float> count_taps(conv const& v, isa level, bool narrow) {
   problem p = problem_of(v, narrow ? " [bf16 bf16 f32 f32 f32 f32]" : "");
   p.max_isa = level;
@@ -218,8 +217,8 @@ TEST_CASE("any values, any epilogue") {
   }
 }
 
-// Weights of infinity at taps that are outside: 0 times infinity would be NaN,
-// so padding must not be multiplied.
+// Weights of infinity at taps that are outside: 0 times infinity would be NaN, so padding must not
+// be multiplied.
 TEST_CASE("taps outside are not multiplied: infinities and NaN among the weights") {
   draw d(3);
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
@@ -506,6 +505,40 @@ TEST_CASE("blocks of a large image, and dilated 7x7 kernels") {
                          std::string(precision)),
               {.values = pattern::integers});
   }
+}
+
+TEST_CASE("many images: blocks of several, and weights that are read once for all") {
+  for (std::string_view precision : {"", " [bf16]"})
+    for (auto const& [ic, oc] : {std::pair<extent, extent>{16, 70}, {128, 96}})
+      check_all(problem_of({.n = 9,
+                            .h = 9,
+                            .w = 7,
+                            .ic = ic,
+                            .oc = oc,
+                            .kh = 3,
+                            .kw = 3,
+                            .top = 1,
+                            .bottom = 1,
+                            .left = 1,
+                            .right = 1},
+                           " | add r:tensor" + std::string(precision)),
+                {.values = pattern::integers});
+}
+
+TEST_CASE("every width and kernel: an output extent of 0 is an error, any other a result") {
+  for (extent w = 1; w <= 40; ++w)
+    for (extent k = 1; k <= 11; ++k) {
+      conv const v{.h = 2, .w = w, .ic = 3, .oc = 2, .kw = k, .sw = 1 + k % 3};
+      if (v.fits()) {
+        check_all(problem_of(v, " [bf16]"),
+                  {.seed = static_cast<std::uint64_t>(w), .values = pattern::integers});
+        continue;
+      }
+      chain const c = parse_chain(v.text()).value();
+      operand_spec const specs[] = {dense_desc(dtype::f32, v.source()),
+                                    dense_desc(dtype::f32, v.weight())};
+      CHECK_FALSE(make_problem(c, specs).ok());
+    }
 }
 
 TEST_CASE("no images: nothing is done") {

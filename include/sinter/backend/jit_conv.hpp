@@ -1,10 +1,9 @@
 // The JIT backend's conv2d: the kernel and its calls.
 //
-// A call walks images, blocks of pixels whose inputs fit a cache, groups,
-// panels of output channels and strips; the innermost step, a strip times a
-// panel, is generated code. Where the source has another dtype than the code
-// reads, a block's inputs are converted to scratch first. Rules, plan and
-// packing: backend/jit_conv_plan.hpp.
+// A call walks images, blocks of pixels whose inputs fit a cache, groups, panels of output channels
+// and strips; the innermost step, a strip times a panel, is generated code. Where the source has
+// another dtype than the code reads, a block's inputs are converted to scratch first. Rules, plan
+// and packing: backend/jit_conv_plan.hpp.
 #pragma once
 
 #include <memory>
@@ -59,9 +58,7 @@ class conv_invocation final : public invocation {
   static sinter::code run_all(invocation& self) noexcept {
     auto& me = static_cast<conv_invocation&>(self);
     if (!me.empty_)
-      for (extent image = 0; image < me.geometry_.images; ++image)
-        for_each_block(me.geometry_, me.block_,
-                       [&](conv_block const& b) { me.one_block(image, b); });
+      for_each_block(me.geometry_, me.block_, [&](conv_block const& b) { me.one_block(b); });
     return sinter::code::ok;
   }
 
@@ -69,9 +66,8 @@ class conv_invocation final : public invocation {
     return static_cast<std::byte const*>(p) + bytes;
   }
 
-  void one_block(extent image, conv_block const& b) noexcept {
-    image_ = image;
-    source_ = moved(args_.operands[plan_.src], image * geometry_.src.image);
+  void one_block(conv_block const& b) noexcept {
+    source_ = moved(args_.operands[plan_.src], b.image0 * geometry_.src.image);
     row_ = geometry_.src.row;
     column_ = geometry_.src.column;
     if (plan_.copied) copy_inputs(inputs_of(geometry_, b));
@@ -94,13 +90,18 @@ class conv_invocation final : public invocation {
             entries_[conv_kernel_index(r, tail)],
             moved(args_.operands[plan_.weight],
                   plan_.panels_at(r, group) + first / width * of_run.panel_bytes(tile_vectors)),
-            of_run.panel_bytes(vectors) / plan_.runs(r), of_run.panel_bytes(vectors)};
+            of_run.panel_bytes(vectors) / plan_.runs(r)};
       }
       channel_ = group * plan_.out + first;
-      tiles_ = 0;
-      prefetches_ = first + width < plan_.out && plan_.packed_bytes() > detail::near_bytes;
-      for_each_strip(geometry_.y, geometry_.x, b, tile_rows(plan_.level),
-                     [&](conv_strip const& s) { one_strip(s); });
+      bool const last = first + width >= plan_.out && group + 1 == plan_.groups;
+      bool const prefetch = !last && plan_.packed_bytes() > detail::near_bytes;
+      frame_.ahead = frame_.ahead_first = prefetch ? panels.panel_bytes(vectors) : 0;
+      frame_.ahead_end = frame_.ahead + prefetching_tiles * cache_line;
+      std::byte const* const first_image = source_;
+      for (image_ = b.image0; image_ < b.image1; ++image_, source_ += geometry_.src.image)
+        for_each_strip(geometry_.y, geometry_.x, b, tile_rows(plan_.level),
+                       [&](conv_strip const& s) { one_strip(s); });
+      source_ = first_image;
     }
   }
 
@@ -112,7 +113,10 @@ class conv_invocation final : public invocation {
     extent const row = g.y.dilation * row_, column = g.x.dilation * column_;
     frame_.a = moved(source_, (g.y.start(s.y) * row_ + s.rows.first * row) +
                                   (g.x.start(s.x) * column_ + s.columns.first * column));
-    frame_.lda = s.down ? g.y.stride * row_ : g.x.stride * column_;
+    extent const below = g.y.stride * row_, beside = g.x.stride * column_;
+    frame_.lda = s.down ? below : beside;
+    frame_.a_line = s.down ? beside : below;
+    frame_.lines = s.lines;
     extent const skipped = pixel ? plan_.kernel_columns - s.columns.count() : 0;
     frame_.b =
         moved(of.data, of.run_bytes * (pixel ? s.rows.first * plan_.kernel_columns + s.columns.first
@@ -126,8 +130,6 @@ class conv_invocation final : public invocation {
     frame_.blocks = split.blocks;
     frame_.low_blocks = split.low_blocks;
     frame_.high = split.high;
-    frame_.ahead = prefetches_ ? of.panel_bytes + tiles_ % panel_lines * cache_line : 0;
-    tiles_ += split.blocks;
     for (int i = 0; i < plan_.accesses.ssize(); ++i) {
       conv_access const& access = plan_.accesses[i];
       conv_geometry::strides const& at = g.accesses[i];
@@ -137,12 +139,13 @@ class conv_invocation final : public invocation {
       frame_.accesses[i].origin =
           moved(origin, image_ * at.image + s.y * at.row + s.x * at.column + channel);
       frame_.accesses[i].row_stride = s.down ? at.row : at.column;
+      frame_.accesses[i].line_stride = s.down ? at.column : at.row;
     }
     of.entry(&frame_);
   }
 
-  /// Converts the inputs of a block to scratch and makes source_ the place
-  /// where the image's first pixel would be.
+  /// Converts the inputs of a block to scratch and makes source_ the place where the image's first
+  /// pixel would be.
   void copy_inputs(conv_block const& in) noexcept {
     extent const columns = in.x1 - in.x0;
     extent const groups = plan_.groups, per_group = plan_.in;
@@ -166,7 +169,7 @@ class conv_invocation final : public invocation {
   struct panel {
     conv_entry entry = nullptr;
     void const* data = nullptr;
-    extent run_bytes = 0, panel_bytes = 0;
+    extent run_bytes = 0;
   };
 
   std::shared_ptr<conv_code const> built_;
@@ -182,8 +185,6 @@ class conv_invocation final : public invocation {
   // Of the block at hand: the source as the code reads it.
   extent image_ = 0, row_ = 0, column_ = 0, channel_ = 0;
   std::byte const* source_ = nullptr;
-  extent tiles_ = 0;  ///< of the panel at hand that are done
-  bool prefetches_ = false;
   panel kernels_[2];
 };
 
@@ -240,18 +241,18 @@ inline result<std::shared_ptr<machine_code const>> generate_conv(conv_shape cons
                                                                  conv_accesses const& accesses,
                                                                  problem const& p,
                                                                  epilogue const& e) {
-  return process_cache().get(key_of(s, accesses, p.chain).text(),
-                             [&]() -> result<std::shared_ptr<machine_code const>> {
-                               assembler a(s.level);
-                               conv_generator(a, s, accesses, e).emit();
-                               auto const bytes = a.finish();
-                               if (!bytes) return bytes.error();
-                               return code_memory::process().publish(*bytes, profile_name(s.level, p));
-                             });
+  return process_cache().get(
+      key_of(s, accesses, p.chain).text(), [&]() -> result<std::shared_ptr<machine_code const>> {
+        assembler a(s.level);
+        conv_generator(a, s, accesses, e).emit();
+        auto const bytes = a.finish();
+        if (!bytes) return bytes.error();
+        return code_memory::process().publish(*bytes, profile_name(s.level, p));
+      });
 }
 
-/// Only where supports_conv() says yes. A chain too long for an epilogue per
-/// pixel of a tile gets it once, in a loop.
+/// Only where supports_conv() says yes. A chain too long for an epilogue per pixel of a tile gets
+/// it once, in a loop.
 inline result<std::shared_ptr<kernel const>> build_conv(problem const& p, isa level) {
   epilogue const e(p.chain, p.chain.anchor());
   auto built = std::make_shared<conv_code>();

@@ -1,14 +1,11 @@
-// The JIT backend's conv2d: which problems it takes, how one is laid out and
-// packed.
+// The JIT backend's conv2d: which problems it takes, how one is laid out and packed.
 //
-// conv_plan is what is known when a kernel is built, conv_geometry where
-// everything lies in one call. Source, residuals and outputs may have any
-// strides but along the channels, where elements lie side by side. Weights are
-// packed once, kernel rows around kernel columns around channels. Where pixels
-// are adjacent, a kernel row's elements are one run from the first channel of
-// its first pixel to the last of its last; strips at the left and right border,
-// which miss taps, take them pixel by pixel. Read backend/jit_conv.hpp for the
-// calls.
+// conv_plan is what is known when a kernel is built, conv_geometry where everything lies in one
+// call. Source, residuals and outputs may have any strides but along the channels, where elements
+// lie side by side. Weights are packed once, kernel rows around kernel columns around channels.
+// Where pixels are adjacent, a kernel row's elements are one run from the first channel of its
+// first pixel to the last of its last; strips at the left and right border, which miss taps, take
+// them pixel by pixel. Read backend/jit_conv.hpp for the calls.
 #pragma once
 
 #include <algorithm>
@@ -73,8 +70,8 @@ struct conv_plan {
   }
 };
 
-/// Where everything lies in one call. Bytes from image to image, pixel row to
-/// pixel row, pixel to pixel.
+/// Where everything lies in one call. Bytes from image to image, pixel row to pixel row, pixel to
+/// pixel.
 struct conv_geometry {
   struct strides {
     extent image = 0, row = 0, column = 0;
@@ -89,8 +86,7 @@ struct conv_geometry {
 
 namespace detail {
 
-/// Axis i of an operand that broadcasts to images N, H, W, C: 0 where it has
-/// one index.
+/// Axis i of an operand that broadcasts to images N, H, W, C: 0 where it has one index.
 inline extent image_stride(tensor_desc const& d, int i) {
   return stride_from_end(d, 4 - i) * size_of(d.type);
 }
@@ -98,8 +94,8 @@ inline conv_geometry::strides image_strides(tensor_desc const& d) {
   return {image_stride(d, 0), image_stride(d, 1), image_stride(d, 2)};
 }
 
-/// A 1x1 convolution whose pixels are evenly spaced in all operands has one
-/// long row, of all images if they allow it.
+/// A 1x1 convolution whose pixels are evenly spaced in all operands has one long row, of all images
+/// if they allow it.
 inline void fold_pixels(conv_geometry& g, int accesses) {
   auto const covers = [](conv_axis const& a) {
     return a.kernel == 1 && a.pad == 0 && a.start(a.out - 1) < a.in;
@@ -147,11 +143,11 @@ inline conv_geometry geometry_of(conv_plan const& plan, problem const& p) {
 
 namespace detail {
 
-/// What a block reads and writes that a second-level cache keeps beside a
-/// panel; what a block has of converted inputs.
+/// What a block reads and writes that a second-level cache keeps beside a panel; what a block has
+/// of converted inputs.
 inline constexpr extent block_bytes = extent{256} << 10, copied_block_bytes = extent{384} << 10;
-/// Packed weights of more than this are prefetched, the next panel while the
-/// tiles of one are computed.
+/// Packed weights of more than this are prefetched, the next panel while the tiles of one are
+/// computed.
 inline constexpr extent near_bytes = extent{256} << 10;
 
 /// Bytes of outputs that come with one pixel of the source.
@@ -164,30 +160,38 @@ inline extent output_bytes(conv_plan const& plan) {
 
 }  // namespace detail
 
+/// Several images only where they are whole. Each further block reads all weights once more, which costs little while they
+/// are near; without blocks, each further panel reads the source once more.
 inline block_extents block_of(conv_plan const& plan, conv_geometry const& g) {
-  extent const pixel = plan.pixel_bytes + (plan.copied ? 0 : detail::output_bytes(plan));
-  block_extents const e =
-      block_within(g.y, g.x, pixel, plan.copied ? detail::copied_block_bytes : detail::block_bytes,
-                   tile_rows(plan.level));
-  if (plan.copied || g.empty()) return e;
-  // Each further block reads all weights once more; without blocks, each
-  // further panel reads the source once more.
-  extent const blocks = ((g.y.out - 1) / e.rows + 1) * ((g.x.out - 1) / e.columns + 1);
+  if (g.empty()) return {};
+  extent const outputs = plan.copied ? 0 : detail::output_bytes(plan);
+  extent const budget = plan.copied ? detail::copied_block_bytes : detail::block_bytes;
+  block_extents e =
+      block_within(g.y, g.x, plan.pixel_bytes + outputs, budget, tile_rows(plan.level));
+  if (plan.copied) return e;
+  extent const inputs = g.y.used() * g.x.used();
+  extent blocks = ((g.y.out - 1) / e.rows + 1) * ((g.x.out - 1) / e.columns + 1);
+  if (blocks == 1 && inputs > 0)
+    e.images = std::clamp(budget / (inputs * (plan.pixel_bytes + outputs)), extent{1}, g.images);
+  blocks *= (g.images - 1) / e.images + 1;
   extent const panels = (plan.out - 1) / tile_columns(plan.level) + 1;
-  bool const whole = (blocks - 1) * plan.packed_bytes() >
-                     (panels - 1) * g.y.used() * g.x.used() * plan.pixel_bytes;
-  return whole ? block_extents{g.y.out, g.x.out} : e;
+  bool const whole =
+      plan.packed_bytes() > detail::near_bytes &&
+      (blocks - 1) * plan.packed_bytes() > (panels - 1) * g.images * inputs * plan.pixel_bytes;
+  return whole ? block_extents{g.y.out, g.x.out, g.images} : e;
 }
 
-/// Calls f(block) for blocks that together are one image.
+/// Calls f(block) for blocks that together are all images.
 template <class F>
 void for_each_block(conv_geometry const& g, block_extents const& e, F&& f) {
-  for (extent y = 0; y < g.y.out; y += e.rows)
-    for (extent x = 0; x < g.x.out; x += e.columns)
-      f(conv_block{y, (std::min)(y + e.rows, g.y.out), x, (std::min)(x + e.columns, g.x.out)});
+  for (extent image = 0; image < g.images; image += e.images)
+    for (extent y = 0; y < g.y.out; y += e.rows)
+      for (extent x = 0; x < g.x.out; x += e.columns)
+        f(conv_block{image, (std::min)(image + e.images, g.images), y,
+                     (std::min)(y + e.rows, g.y.out), x, (std::min)(x + e.columns, g.x.out)});
 }
 
-/// The inputs of a block: those of the image that its taps may meet.
+/// The inputs of a block: those of its images that its taps may meet.
 inline conv_block inputs_of(conv_geometry const& g, conv_block const& b) {
   auto const first = [](conv_axis const& a, extent o) {
     return std::clamp(a.start(o), extent{0}, a.in);
@@ -195,15 +199,14 @@ inline conv_block inputs_of(conv_geometry const& g, conv_block const& b) {
   auto const last = [](conv_axis const& a, extent o) {
     return std::clamp(a.start(o - 1) + a.reach(1), extent{0}, a.in);
   };
-  return {first(g.y, b.y0), last(g.y, b.y1), first(g.x, b.x0), last(g.x, b.x1)};
+  return {b.image0, b.image1, first(g.y, b.y0), last(g.y, b.y1), first(g.x, b.x0), last(g.x, b.x1)};
 }
 
 inline conv_run run_of(conv_plan const& plan, conv_geometry const& g, conv_strip const& s) {
   return plan.whole_rows && g.x.all_inside(s.columns) ? conv_run::kernel_row : conv_run::pixel;
 }
 
-// ---- rules
-// ----------------------------------------------------------------------------------------------------------
+// ---- rules -------------------------------------------------------------------------------------
 
 namespace detail {
 
@@ -244,8 +247,7 @@ inline verdict supports_conv(problem const& p, isa level) {
   return detail::check_matmul_layout(p, epilogue(p.chain, p.chain.anchor()));
 }
 
-// ---- plan
-// -----------------------------------------------------------------------------------------------------------
+// ---- plan --------------------------------------------------------------------------------------
 
 namespace detail {
 
@@ -343,13 +345,12 @@ inline conv_plan plan_conv(problem const& p, epilogue const& e, isa level) {
   return plan;
 }
 
-// ---- pack
-// -----------------------------------------------------------------------------------------------------------
+// ---- pack --------------------------------------------------------------------------------------
 
 namespace detail {
 
-/// One group's weights (O, H, W, I, any strides) as rows of `padded` elements
-/// for each run; the rest stays zero.
+/// One group's weights (O, H, W, I, any strides) as rows of `padded` elements for each run; the
+/// rest stays zero.
 template <class To, class From>
 void gather_runs(conv_plan const& plan, conv_run r, To* to, From const* from,
                  sinter::strides const& s) {
@@ -367,8 +368,8 @@ void gather_runs(conv_plan const& plan, conv_run r, To* to, From const* from,
 
 }  // namespace detail
 
-/// Writes plan.packed_bytes() bytes; false where there is no memory. `type` is
-/// the weight's dtype, to which f32 is rounded first.
+/// Writes plan.packed_bytes() bytes; false where there is no memory. `type` is the weight's dtype,
+/// to which f32 is rounded first.
 inline bool pack_conv(conv_plan const& plan, void* to, tensor_view const& source, dtype type) {
   sinter::strides const s = sinter::detail::meaningful_strides(source.dims, source.strides);
   for (conv_run r : {conv_run::pixel, conv_run::kernel_row}) {

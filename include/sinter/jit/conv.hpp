@@ -1,14 +1,12 @@
-// The convolution kernel: one strip of output pixels times one panel of output
-// channels, with its epilogue.
+// The convolution kernel: one strip of output pixels times one panel of output channels, with its
+// epilogue.
 //
-// An implicit matrix product: rows are pixels, a fixed number of bytes apart; K
-// runs over the taps that are inside the image for the whole strip, kernel rows
-// around kernel columns, and for each over `run` elements that lie side by side
-// in the source and step after step in the panel: a pixel's channels, or a
-// whole kernel row of them where pixels are adjacent. Counts of taps and the
-// strides between them come with the frame, so one kernel serves every image,
-// stride, dilation and padding. Which strips there are: jit/conv_geometry.hpp;
-// who calls: backend/jit_conv.hpp.
+// An implicit matrix product: rows are pixels, a fixed number of bytes apart; K runs over the taps
+// that are inside the image for the whole strip, kernel rows around kernel columns, and for each
+// over `run` elements that lie side by side in the source and step after step in the panel: a
+// pixel's channels, or a whole kernel row of them where pixels are adjacent. Counts of taps and the
+// strides between them come with the frame, so one kernel serves every image, stride, dilation and
+// padding. Which strips there are: jit/conv_geometry.hpp; who calls: backend/jit_conv.hpp.
 #pragma once
 
 #include "../core/buffer.hpp"
@@ -42,28 +40,31 @@ struct conv_access {
 };
 using conv_accesses = inline_vector<conv_access, max_operands + max_outputs>;
 
-/// The argument of a kernel: filled by C++, its last part written by the kernel
-/// itself. conv_frame_bytes() long.
+/// The argument of a kernel: filled by C++, its last part written by the kernel itself.
+/// conv_frame_bytes() long.
 struct conv_frame {
-  void const* a = nullptr;  ///< the first tap of the first pixel
-  std::int64_t lda = 0;     ///< bytes from pixel to pixel
-  void const* b = nullptr;  ///< the first tap in the panel
-  std::int64_t blocks = 0, low_blocks = 0,
-               high = 0;  ///< row_split of the pixels
+  void const* a =
+      nullptr;  ///< the first tap of the first pixel; the kernel steps it from line to line
+  std::int64_t lda = 0;  ///< bytes from pixel to pixel
+  std::int64_t lines = 0, a_line = 0;
+  void const* b = nullptr;                            ///< the first tap in the panel
+  std::int64_t blocks = 0, low_blocks = 0, high = 0;  ///< row_split of a line
   std::int64_t tap_rows = 0, tap_columns = 0;
   std::int64_t a_column = 0;  ///< bytes from a tap to the one beside it
   std::int64_t a_row = 0;     ///< from behind the last tap of a row to the first of the next
   std::int64_t b_row = 0;     ///< bytes of the panel to skip there
-  std::int64_t ahead = 0;     ///< bytes from the panel to what is prefetched; a
-                              ///< line more for each tile
+  /// What is prefetched, in bytes from the panel: a line more for each tile, from the first again
+  /// at the end. The kernel leaves in `ahead` where to go on.
+  std::int64_t ahead = 0, ahead_first = 0, ahead_end = 0;
   // Written by the kernel.
   void const* tile_a = nullptr;
   std::int64_t rows_left = 0, columns_left = 0, pixels_left = 0, spilled = 0;
 
   struct access {
-    void const* origin = nullptr;  ///< of the first pixel, first column of the panel
+    void const* origin = nullptr;  ///< of the first pixel, first column of the panel; as `a`
     std::int64_t row_stride = 0;   ///< bytes from pixel to pixel
-    void const* at = nullptr;      ///< written by the kernel
+    std::int64_t line_stride = 0;
+    void const* at = nullptr;  ///< written by the kernel
   };
   access accesses[max_operands + max_outputs];
   alignas(64) std::byte spill[8 * tile_vectors * 64];
@@ -71,9 +72,9 @@ struct conv_frame {
 };
 
 inline constexpr int cache_line = 64;
-/// Lines of a panel that a round of the K loop reads. It prefetches one, so as
-/// many tiles prefetch all of the next panel.
-inline constexpr int panel_lines = 8;
+/// A round of the K loop reads 8 lines of a panel and prefetches 2: so many tiles prefetch the next
+/// panel.
+inline constexpr int prefetching_tiles = 4;
 
 using conv_entry = void (*)(conv_frame*);
 
@@ -101,16 +102,22 @@ class conv_generator {
       a_.mov(xb::Reg32(r.count), (std::uint64_t{1} << s_.tail_lanes) - 1);
       a_.kmovw(assembler::mask(tail_mask), xb::Reg32(r.count));
     }
+    a_.mov(g(r.ahead), field(offsetof(conv_frame, ahead)));
+    xb::Label next_line;
+    a_.L(next_line);
     emit_origins();
     emit_blocks();
+    advance_line();
+    a_.dec(field(offsetof(conv_frame, lines)));
+    a_.jnz(next_line, xb::CodeGenerator::T_NEAR);
+    a_.mov(field(offsetof(conv_frame, ahead)), g(r.ahead));
     a_.vzeroupper();
     for (int i = saved; i-- > 0;) a_.pop(g(origin_registers[i]));
     a_.ret();
   }
 
  private:
-  // rdi holds the frame throughout. Origins stand in registers as far as there
-  // are any.
+  // rdi holds the frame throughout. Origins stand in registers as far as there are any.
   static constexpr int frame = 7, block_count = 11;
   static constexpr tile_registers r{0, 8, 9, 10, 2, 1, 1, 1, 6};
   static constexpr int origin_registers[] = {3, 5, 12, 13, 14, 15};
@@ -151,10 +158,19 @@ class conv_generator {
     }
   }
 
+  void advance_line() {
+    a_.mov(g(r.count), field(offsetof(conv_frame, a_line)));
+    a_.add(field(offsetof(conv_frame, a)), g(r.count));
+    for (int i = 0; i < accesses_.ssize(); ++i) {
+      if (!accesses_[i].moves) continue;
+      a_.mov(g(r.count), field(access_field(i, offsetof(conv_frame::access, line_stride))));
+      a_.add(field(access_field(i, offsetof(conv_frame::access, origin))), g(r.count));
+    }
+  }
+
   void emit_blocks() {
     a_.mov(g(r.a0), field(offsetof(conv_frame, a)));
     a_.mov(g(block_count), field(offsetof(conv_frame, blocks)));
-    a_.mov(g(r.ahead), field(offsetof(conv_frame, ahead)));
     xb::Label next_block;
     a_.align(32);
     a_.L(next_block);
@@ -165,12 +181,13 @@ class conv_generator {
     else
       emit_tiles();
     a_.add(g(r.ahead), cache_line);
+    a_.cmp(g(r.ahead), field(offsetof(conv_frame, ahead_end)));
+    a_.cmovae(g(r.ahead), field(offsetof(conv_frame, ahead_first)));
     a_.dec(g(block_count));
     a_.jnz(next_block, xb::CodeGenerator::T_NEAR);
   }
 
-  // Jumps to the tile of this block's number of pixels; falls through for the
-  // smallest.
+  // Jumps to the tile of this block's number of pixels; falls through for the smallest.
   void dispatch(xb::Label* of_rows) {
     if (least_rows_ == most_rows_) return;
     a_.mov(g(r.count), field(offsetof(conv_frame, high)));
@@ -242,8 +259,7 @@ class conv_generator {
     }
   }
 
-  // The sums go to the frame, then pixel by pixel through one copy of the
-  // epilogue.
+  // The sums go to the frame, then pixel by pixel through one copy of the epilogue.
   void emit_tiles_looped() {
     xb::Label stored, next_pixel;
     int const vector_bytes = vector_bytes_of(s_.level);

@@ -1,13 +1,12 @@
-// Where a convolution's pixels lie: axes, the taps that fall inside the image,
-// blocks, strips of pixels.
+// Where a convolution's pixels lie: axes, the taps that fall inside the image, blocks, strips of
+// pixels.
 //
-// A strip is a run of output pixels, along a row or down a column, that all
-// have the same taps inside the image: what is outside is neither read nor
-// multiplied, and no pixel is worth a test in generated code. Along an axis the
-// first and last few outputs miss taps and the rest have them all, so a row is
-// a few short strips and a long one; where the short ones of many rows stand
-// above each other they make a strip down the image. Plain arithmetic, no
-// memory. Read jit/conv.hpp for the code that computes a strip.
+// A strip is a run of output pixels, along a row or down a column, that all have the same taps
+// inside the image: what is outside is neither read nor multiplied, and no pixel is worth a test in
+// generated code. Along an axis the first and last few outputs miss taps and the rest have them
+// all, so a row is a few short strips and a long one; where the short ones of many rows stand above
+// each other they make a strip down the image. Plain arithmetic, no memory. Read jit/conv.hpp for
+// the code that computes a strip.
 #pragma once
 
 #include <algorithm>
@@ -29,8 +28,8 @@ struct conv_axis {
 
   /// Index of the input that tap 0 of output o meets; may be outside.
   constexpr extent start(extent o) const { return o * stride - pad; }
-  /// Inputs from the first to the last one that `outputs` neighbouring outputs
-  /// may meet, padding among them.
+  /// Inputs from the first to the last one that `outputs` neighbouring outputs may meet, padding
+  /// among them.
   constexpr extent reach(extent outputs) const {
     return (outputs - 1) * stride + (kernel - 1) * dilation + 1;
   }
@@ -60,15 +59,16 @@ struct conv_axis {
   }
 };
 
-/// Output pixels: rows [y0, y1), columns [x0, x1).
+/// Pixels: images [image0, image1), rows [y0, y1), columns [x0, x1).
 struct conv_block {
-  extent y0 = 0, y1 = 0, x0 = 0, x1 = 0;
+  extent image0 = 0, image1 = 0, y0 = 0, y1 = 0, x0 = 0, x1 = 0;
 };
 
+/// `lines` lines of `pixels` pixels each, all with the same taps inside.
 struct conv_strip {
   extent y = 0, x = 0;  ///< the first pixel
-  extent pixels = 0;
-  bool down = false;  ///< the next pixel is below, not beside
+  extent pixels = 0, lines = 0;
+  bool down = false;  ///< a line goes down, not across
   tap_range rows, columns;
 };
 
@@ -76,7 +76,7 @@ namespace detail {
 constexpr extent tiles_of(extent pixels, int tile) { return (pixels + tile - 1) / tile; }
 }  // namespace detail
 
-/// Calls f(strip) for strips that together are the block.
+/// Calls f(strip) for strips that together are one image of the block.
 template <class F>
 void for_each_strip(conv_axis const& y, conv_axis const& x, conv_block const& b, int tile, F&& f) {
   for (extent y0 = b.y0; y0 < b.y1;) {
@@ -87,20 +87,19 @@ void for_each_strip(conv_axis const& y, conv_axis const& x, conv_block const& b,
       tap_range const columns = x.taps(x0);
       if (detail::tiles_of(x1 - x0, tile) * (y1 - y0) <=
           detail::tiles_of(y1 - y0, tile) * (x1 - x0))
-        for (extent i = y0; i < y1; ++i) f(conv_strip{i, x0, x1 - x0, false, rows, columns});
+        f(conv_strip{y0, x0, x1 - x0, y1 - y0, false, rows, columns});
       else
-        for (extent i = x0; i < x1; ++i) f(conv_strip{y0, i, y1 - y0, true, rows, columns});
+        f(conv_strip{y0, x0, y1 - y0, x1 - x0, true, rows, columns});
       x0 = x1;
     }
     y0 = y1;
   }
 }
 
-/// The extents of a block whose inputs, at pixel_bytes each, take about
-/// `budget` bytes; one output pixel at least, and blocks of equal size as far
-/// as possible.
+/// The extents of a block whose inputs, at pixel_bytes each, take about `budget` bytes; one output
+/// pixel at least, and blocks of equal size as far as possible.
 struct block_extents {
-  extent rows = 1, columns = 1;
+  extent rows = 1, columns = 1, images = 1;
 };
 constexpr block_extents block_within(conv_axis const& y, conv_axis const& x, extent pixel_bytes,
                                      extent budget, int tile) {
