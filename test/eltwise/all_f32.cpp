@@ -1,5 +1,5 @@
-// All 2^32 values of f32 through every unary emitter, on two threads: hours of oracle, hence with the long tests only.
-// The oracle's value is computed once for all levels.
+// All 2^32 values of f32 through every unary emitter, on two threads: hours of oracle, hence with
+// the long tests only. The oracle's value is computed once for all levels.
 #include <doctest/doctest.h>
 
 #include <mutex>
@@ -16,7 +16,8 @@ namespace {
 void all_of(unary_case const& c, std::vector<isa> const& levels) {
   std::vector<pointwise_loop> loops;
   for (isa level : levels)
-    loops.emplace_back(one_step(c.code, c.alpha, c.beta, {dtype::f32}, dtype::f32), level, vectors_in_16(level));
+    loops.emplace_back(one_step(c.code, c.alpha, c.beta, {dtype::f32}, dtype::f32), level,
+                       vectors_in_16(level));
   std::vector<worst> total(levels.size());
   std::mutex mutex;
   std::vector<std::thread> threads;
@@ -27,7 +28,8 @@ void all_of(unary_case const& c, std::vector<isa> const& levels) {
       std::vector<float> in(block), out(block);
       std::vector<double> want(block);
       for (std::uint64_t first = half << 31; first < (half + 1) << 31; first += block) {
-        for (std::size_t i = 0; i < block; ++i) in[i] = std::bit_cast<float>(static_cast<std::uint32_t>(first + i));
+        for (std::size_t i = 0; i < block; ++i)
+          in[i] = std::bit_cast<float>(static_cast<std::uint32_t>(first + i));
         exact(c, in, want);
         for (std::size_t l = 0; l < levels.size(); ++l) {
           loops[l].run({in.data()}, {out.data()}, block / 16);

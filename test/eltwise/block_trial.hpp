@@ -1,5 +1,6 @@
-// One epilogue on trial: a block of given sums goes in, every operand and output lies at a guard page, and afterwards
-// every register that the epilogue had no right to touch, mask registers and general ones too, holds what it held.
+// One epilogue on trial: a block of given sums goes in, every operand and output lies at a guard
+// page, and afterwards every register that the epilogue had no right to touch, mask registers and
+// general ones too, holds what it held.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -20,9 +21,9 @@ namespace jit = sinter::jit;
 /// Where one operand or output lies.
 struct trial_access {
   dtype type = dtype::f32;
-  bool per_row = true;      ///< has a row stride
-  bool per_column = true;   ///< unit column stride; else broadcast
-  int gap = 0;              ///< elements between rows
+  bool per_row = true;     ///< has a row stride
+  bool per_column = true;  ///< unit column stride; else broadcast
+  int gap = 0;             ///< elements between rows
   bool dynamic_stride = false;
   bool in_register = false;  ///< the origin is in a general register
   bool used = true;
@@ -37,7 +38,9 @@ struct trial_layout {
   int free_general = 1;
   int anchor = 0;
   std::vector<trial_access> operands, outputs;
-  int columns() const { return (vectors - 1) * jit::lanes_of(level) + (tail != 0 ? tail : jit::lanes_of(level)); }
+  int columns() const {
+    return (vectors - 1) * jit::lanes_of(level) + (tail != 0 ? tail : jit::lanes_of(level));
+  }
 };
 
 /// A strided array at a guard page.
@@ -52,14 +55,16 @@ class trial_array {
     std::memset(memory_.data(), guard_buffer::canary, memory_.size());
   }
   std::size_t index(int row, int column) const {
-    return static_cast<std::size_t>((access_.per_row ? row : 0) * stride_ + (access_.per_column ? column : 0));
+    return static_cast<std::size_t>((access_.per_row ? row : 0) * stride_ +
+                                    (access_.per_column ? column : 0));
   }
   float at(int row, int column) const {
     return load_as_float(memory_.data(), access_.type, static_cast<extent>(index(row, column)));
   }
   void set(std::size_t i, float v) {
     if (access_.type == dtype::f32) reinterpret_cast<float*>(memory_.data())[i] = v;
-    if (access_.type == dtype::bf16) reinterpret_cast<bfloat16*>(memory_.data())[i] = to_bfloat16(v);
+    if (access_.type == dtype::bf16)
+      reinterpret_cast<bfloat16*>(memory_.data())[i] = to_bfloat16(v);
     if (access_.type == dtype::f16) reinterpret_cast<float16*>(memory_.data())[i] = to_float16(v);
   }
   /// NaN everywhere, gaps included; then values(row, column) where elements are.
@@ -102,7 +107,8 @@ class block_trial {
   }
 
   /// sums: rows x (vectors * lanes).
-  void run(std::vector<float> const& sums, std::vector<trial_array>& operands, std::vector<trial_array>& outputs) {
+  void run(std::vector<float> const& sums, std::vector<trial_array>& operands,
+           std::vector<trial_array>& outputs) {
     std::memcpy(memory_.data(), sums.data(), sums.size() * sizeof(float));
     std::memset(memory_.data() + pattern_at, 0x5c, 64 * 32);
     int slot = 0;
@@ -116,7 +122,8 @@ class block_trial {
       }
     std::memset(memory_.data() + stack_at() + stack_bytes_, 0x77, 64);
     code_->entry<void (*)(void*)>()(memory_.data());
-    for (int i = 0; i < 64; ++i) REQUIRE(memory_[static_cast<std::size_t>(stack_at() + stack_bytes_ + i)] == std::byte{0x77});
+    for (int i = 0; i < 64; ++i)
+      REQUIRE(memory_[static_cast<std::size_t>(stack_at() + stack_bytes_ + i)] == std::byte{0x77});
   }
 
   /// Names the first register that was changed without right; empty if none was.
@@ -124,7 +131,8 @@ class block_trial {
     for (int i = 0; i < jit::vector_count_of(layout_.level); ++i) {
       if ((touched_vectors_ & jit::set_of(i)) != 0) continue;
       for (int b = 0; b < jit::vector_bytes_of(layout_.level); ++b)
-        if (memory_[static_cast<std::size_t>(vectors_at + 64 * i + b)] != std::byte{0x5c}) return "vector " + std::to_string(i);
+        if (memory_[static_cast<std::size_t>(vectors_at + 64 * i + b)] != std::byte{0x5c})
+          return "vector " + std::to_string(i);
     }
     for (int i = 0; i < 16; ++i) {
       if (i == rsp || i == frame || (touched_general_ & jit::set_of(i)) != 0) continue;
@@ -145,10 +153,12 @@ class block_trial {
 
  private:
   static constexpr int rsp = 4, frame = 5, given_mask = 6;
-  static constexpr int pattern_at = 4 * 16 * 32, vectors_at = pattern_at + 64 * 32, general_at = vectors_at + 64 * 32,
-                       masks_at = general_at + 8 * 16, slots_at = masks_at + 8 * 8;
+  static constexpr int pattern_at = 4 * 16 * 32, vectors_at = pattern_at + 64 * 32,
+                       general_at = vectors_at + 64 * 32, masks_at = general_at + 8 * 16,
+                       slots_at = masks_at + 8 * 8;
   static constexpr int stack_at() { return slots_at + 16 * (max_operands + max_outputs); }
-  static constexpr std::int64_t general_pattern = 0x1122334455667700, mask_pattern = 0x0badc0de12340000;
+  static constexpr std::int64_t general_pattern = 0x1122334455667700,
+                                mask_pattern = 0x0badc0de12340000;
 
   std::int64_t mask_of(int i) const {
     return i == given_mask && layout_.mask_given ? (1 << layout_.tail) - 1 : mask_pattern + i;
@@ -159,7 +169,8 @@ class block_trial {
     jit::accumulator_block block = make_block();
     for (int r : {3, 5, 12, 13, 14, 15}) a_.push(jit::assembler::general(r));
     a_.mov(jit::assembler::general(frame), a_.rdi);
-    for (int i = 0; i < jit::vector_count_of(layout_.level); ++i) a_.vmovups(a_.vec(i), at(pattern_at + 64 * i));
+    for (int i = 0; i < jit::vector_count_of(layout_.level); ++i)
+      a_.vmovups(a_.vec(i), at(pattern_at + 64 * i));
     int nth = 0;
     for (int r = 0; r < layout_.rows; ++r)
       for (int v = 0; v < layout_.vectors; ++v, ++nth)
@@ -169,12 +180,16 @@ class block_trial {
       a_.kmovq(jit::assembler::mask(i), a_.rax);
     }
     for (int i = 0; i < 16; ++i)
-      if (i != rsp && i != frame) a_.mov(jit::assembler::general(i), static_cast<std::uint64_t>(general_pattern + i));
-    for (auto const& [reg, slot] : origin_registers_) a_.mov(jit::assembler::general(reg), at(slots_at + 16 * slot));
+      if (i != rsp && i != frame)
+        a_.mov(jit::assembler::general(i), static_cast<std::uint64_t>(general_pattern + i));
+    for (auto const& [reg, slot] : origin_registers_)
+      a_.mov(jit::assembler::general(reg), at(slots_at + 16 * slot));
     epilogue_.emit(a_, block);
-    for (int i = 0; i < jit::vector_count_of(layout_.level); ++i) a_.vmovups(at(vectors_at + 64 * i), a_.vec(i));
+    for (int i = 0; i < jit::vector_count_of(layout_.level); ++i)
+      a_.vmovups(at(vectors_at + 64 * i), a_.vec(i));
     for (int i = 0; i < 16; ++i) a_.mov(at(general_at + 8 * i), jit::assembler::general(i));
-    for (int i = 1; i < 8 && a_.masks(); ++i) a_.kmovq(at(masks_at + 8 * i), jit::assembler::mask(i));
+    for (int i = 1; i < 8 && a_.masks(); ++i)
+      a_.kmovq(at(masks_at + 8 * i), jit::assembler::mask(i));
     for (int r : {15, 14, 13, 12, 5, 3}) a_.pop(jit::assembler::general(r));
     a_.vzeroupper();
     a_.ret();
@@ -196,8 +211,10 @@ class block_trial {
     b.frame = frame;
     b.stack_register = frame;
     b.stack_at = stack_at();
-    jit::register_set const accumulators = jit::set_of_range(layout_.first, layout_.rows * layout_.vectors);
-    for (int i = 0, left = layout_.free_vectors; i < jit::vector_count_of(layout_.level) && left > 0; ++i)
+    jit::register_set const accumulators =
+        jit::set_of_range(layout_.first, layout_.rows * layout_.vectors);
+    for (int i = 0, left = layout_.free_vectors;
+         i < jit::vector_count_of(layout_.level) && left > 0; ++i)
       if ((accumulators & jit::set_of(i)) == 0) b.free_vectors |= jit::set_of(i), --left;
     touched_vectors_ = accumulators | b.free_vectors;
     if (layout_.mask_given && layout_.tail != 0) b.tail_mask = given_mask;
@@ -214,7 +231,9 @@ class block_trial {
       r.type = t.type;
       r.across = t.per_column ? jit::columns::unit : jit::columns::broadcast;
       int const size = size_of(t.type);
-      r.row_stride = !t.per_row ? 0 : t.dynamic_stride ? dynamic : ((t.per_column ? layout_.columns() : 1) + t.gap) * size;
+      r.row_stride = !t.per_row         ? 0
+                     : t.dynamic_stride ? dynamic
+                                        : ((t.per_column ? layout_.columns() : 1) + t.gap) * size;
       r.stride_at = slots_at + 16 * slot + 8;
       while (next == rsp || next == frame) ++next;
       if (t.in_register && next < top) {

@@ -1,5 +1,6 @@
-// Every emitter against the oracle: all bf16 values, a dense sample of f32 and every exponent with its neighbours; in the
-// long test all 2^32 values. The largest error of each is printed as a row of docs/precision.md's table.
+// Every emitter against the oracle: all bf16 values, a dense sample of f32 and every exponent with
+// its neighbours; in the long test all 2^32 values. The largest error of each is printed as a row
+// of docs/precision.md's table.
 #include <doctest/doctest.h>
 #include <immintrin.h>
 
@@ -15,25 +16,53 @@ namespace {
 std::vector<unary_case> unary_cases() {
   std::vector<unary_case> cases;
   for (op_row const& row : op_table)
-    if (row.kind == op_class::unary && row.code != op::clip) cases.push_back({row.code, row.alpha, row.beta});
-  for (unary_case c : std::initializer_list<unary_case>{
-           {op::clip, 0, 6},         {op::clip, -1.5F, 2},      {op::clip, 2, 2},           {op::leaky_relu, -0.5F},
-           {op::leaky_relu, 0},      {op::leaky_relu, 2},       {op::elu, 0.5F},            {op::elu, -1},
-           {op::swish, 1.702F},      {op::swish, -1},           {op::swish, 0},             {op::softplus, 2},
-           {op::softplus, -1},       {op::softplus, 0.5F},      {op::hardswish, 0.2F, 0.5F}, {op::hardswish, -0.25F, 0.5F},
-           {op::hardsigmoid, 0.2F, 0.5F}, {op::linear, 2, 3},   {op::linear, 0, 1},         {op::linear, -1.5F, 0.25F},
-           {op::pow, 1, 2},          {op::pow, 2, 3},           {op::pow, 1, 0.5F},         {op::pow, 1, -1},
-           {op::pow, 1, -0.5F},      {op::pow, 1, 2.5F},        {op::pow, 3, 0},            {op::pow, 1, 11},
-           {op::pow, 1, -3},         {op::pow, 1, -9},          {op::pow, 1, 8},           {op::pow, 1, 0.1F},
-           {op::pow, -2, 100.5F},    {op::pow, 1, 3001},        {op::pow, 1, 1e30F},       {op::pow, 1, -2.5F},
-           {op::pow, 1, -1.0F / 3},  {op::pow, 2, 9}})
+    if (row.kind == op_class::unary && row.code != op::clip)
+      cases.push_back({row.code, row.alpha, row.beta});
+  for (unary_case c : std::initializer_list<unary_case>{{op::clip, 0, 6},
+                                                        {op::clip, -1.5F, 2},
+                                                        {op::clip, 2, 2},
+                                                        {op::leaky_relu, -0.5F},
+                                                        {op::leaky_relu, 0},
+                                                        {op::leaky_relu, 2},
+                                                        {op::elu, 0.5F},
+                                                        {op::elu, -1},
+                                                        {op::swish, 1.702F},
+                                                        {op::swish, -1},
+                                                        {op::swish, 0},
+                                                        {op::softplus, 2},
+                                                        {op::softplus, -1},
+                                                        {op::softplus, 0.5F},
+                                                        {op::hardswish, 0.2F, 0.5F},
+                                                        {op::hardswish, -0.25F, 0.5F},
+                                                        {op::hardsigmoid, 0.2F, 0.5F},
+                                                        {op::linear, 2, 3},
+                                                        {op::linear, 0, 1},
+                                                        {op::linear, -1.5F, 0.25F},
+                                                        {op::pow, 1, 2},
+                                                        {op::pow, 2, 3},
+                                                        {op::pow, 1, 0.5F},
+                                                        {op::pow, 1, -1},
+                                                        {op::pow, 1, -0.5F},
+                                                        {op::pow, 1, 2.5F},
+                                                        {op::pow, 3, 0},
+                                                        {op::pow, 1, 11},
+                                                        {op::pow, 1, -3},
+                                                        {op::pow, 1, -9},
+                                                        {op::pow, 1, 8},
+                                                        {op::pow, 1, 0.1F},
+                                                        {op::pow, -2, 100.5F},
+                                                        {op::pow, 1, 3001},
+                                                        {op::pow, 1, 1e30F},
+                                                        {op::pow, 1, -2.5F},
+                                                        {op::pow, 1, -1.0F / 3},
+                                                        {op::pow, 2, 9}})
     cases.push_back(c);
   return cases;
 }
 
 /// Runs the emitter over bits first, first + stride, ... (count of them, in f32).
-void sweep(unary_case const& c, pointwise_loop const& loop, std::uint32_t first, std::uint32_t stride, std::size_t count,
-           worst& w) {
+void sweep(unary_case const& c, pointwise_loop const& loop, std::uint32_t first,
+           std::uint32_t stride, std::size_t count, worst& w) {
   constexpr std::size_t block = 4096;
   std::vector<float> in(block), out(block);
   std::vector<double> want(block);
@@ -50,9 +79,11 @@ std::vector<float> edges() {
   std::vector<float> v;
   for (std::uint32_t sign : {0U, 0x80000000U})
     for (std::uint32_t exponent = 0; exponent <= 255; ++exponent)
-      for (std::uint32_t fraction : {0U, 1U, 2U, 0x3fffffU, 0x400000U, 0x400001U, 0x7ffffeU, 0x7fffffU})
+      for (std::uint32_t fraction :
+           {0U, 1U, 2U, 0x3fffffU, 0x400000U, 0x400001U, 0x7ffffeU, 0x7fffffU})
         v.push_back(std::bit_cast<float>(sign | (exponent << 23) | fraction));
-  for (double x : {88.0, 88.72283, 88.7229, 87.33654, 89.0, 90.0, 103.97, 104.0, 9.01, 1e4, 0.36, 3.0, 2.9999, 10.8, 10.9, 13.0, 14.5, 5.0, 1.0})
+  for (double x : {88.0, 88.72283, 88.7229, 87.33654, 89.0, 90.0, 103.97, 104.0, 9.01, 1e4, 0.36,
+                   3.0, 2.9999, 10.8, 10.9, 13.0, 14.5, 5.0, 1.0})
     for (double s : {1.0, -1.0}) v.push_back(static_cast<float>(s * x));
   while (v.size() % 16 != 0) v.push_back(0);
   return v;
@@ -65,7 +96,8 @@ TEST_CASE("unary emitters: a dense sample of f32, every exponent") {
   for (isa level : levels_here()) {
     if (level == isa::avx512_bf16) continue;  // the same code as avx512
     for (unary_case const& c : unary_cases()) {
-      pointwise_loop const loop(one_step(c.code, c.alpha, c.beta, {dtype::f32}, dtype::f32), level, vectors_in_16(level));
+      pointwise_loop const loop(one_step(c.code, c.alpha, c.beta, {dtype::f32}, dtype::f32), level,
+                                vectors_in_16(level));
       worst w;
       sweep(c, loop, 0, 4099, std::size_t{1} << 20, w);
       std::vector<float> const in = edges();
@@ -92,15 +124,18 @@ struct bf16_judge {
     if (std::isnan(want) || std::isnan(got)) {
       right = std::isnan(want) && std::isnan(got);
     } else {
-      double own = below(c, x) ? static_cast<double>(bound.relative) * 0x1p24 + 4 : static_cast<double>(bound.ulp);
+      double own = below(c, x) ? static_cast<double>(bound.relative) * 0x1p24 + 4
+                               : static_cast<double>(bound.ulp);
       if (jit::has_masks(level)) own = std::max(own, static_cast<double>(bound.for_bf16) * 0x1p24);
       right = ulps(got, want) <= 0x8000 + own;
       bool const flushes = includes(level, isa::avx512_bf16);
-      if (flushes && std::abs(want) < 0x1p-126 * (1 + 0x1p-9)) right = right || got == 0 || std::abs(got) == 0x1p-126F;
+      if (flushes && std::abs(want) < 0x1p-126 * (1 + 0x1p-9))
+        right = right || got == 0 || std::abs(got) == 0x1p-126F;
       if (got == 0) right = right && std::signbit(got) == std::signbit(want);
     }
     if (!right && wrong++ == 0)
-      first = std::to_string(x) + ": " + std::to_string(got) + " instead of " + std::to_string(want);
+      first =
+          std::to_string(x) + ": " + std::to_string(got) + " instead of " + std::to_string(want);
   }
 };
 
@@ -112,11 +147,14 @@ TEST_CASE("unary emitters: all bf16 inputs, bf16 outputs") {
   for (std::size_t i = 0; i < in.size(); ++i) in[i].bits = static_cast<std::uint16_t>(i);
   for (isa level : levels_here())
     for (unary_case const& c : unary_cases()) {
-      pointwise_loop const loop(one_step(c.code, c.alpha, c.beta, {dtype::bf16}, dtype::bf16), level, vectors_in_16(level));
+      pointwise_loop const loop(one_step(c.code, c.alpha, c.beta, {dtype::bf16}, dtype::bf16),
+                                level, vectors_in_16(level));
       loop.run({in.data()}, {out.data()}, in.size() / 16);
       bf16_judge judge{c, level, 0, {}};
-      for (std::size_t i = 0; i < in.size(); ++i) judge(to_float(in[i]), to_float(out[i]), exact(c, to_float(in[i])));
-      CHECK_MESSAGE(judge.wrong == 0, title(c, level), " wrong ", judge.wrong, " times, first at ", judge.first);
+      for (std::size_t i = 0; i < in.size(); ++i)
+        judge(to_float(in[i]), to_float(out[i]), exact(c, to_float(in[i])));
+      CHECK_MESSAGE(judge.wrong == 0, title(c, level), " wrong ", judge.wrong, " times, first at ",
+                    judge.first);
     }
 }
 
@@ -126,15 +164,18 @@ TEST_CASE("short forms for bf16 stores: a dense sample of f32") {
     for (op_row const& row : op_table) {
       if (row.kind != op_class::unary || jit::eltwise_of(row.code).error.for_bf16 == 0) continue;
       unary_case const c{row.code, row.alpha, row.beta};
-      pointwise_loop const loop(one_step(c.code, c.alpha, c.beta, {dtype::f32}, dtype::bf16), level, vectors_in_16(level));
+      pointwise_loop const loop(one_step(c.code, c.alpha, c.beta, {dtype::f32}, dtype::bf16), level,
+                                vectors_in_16(level));
       constexpr std::size_t count = std::size_t{1} << 21;
       std::vector<float> in(count);
       std::vector<bfloat16> out(count);
-      for (std::size_t i = 0; i < count; ++i) in[i] = std::bit_cast<float>(static_cast<std::uint32_t>(i) * 2039U);
+      for (std::size_t i = 0; i < count; ++i)
+        in[i] = std::bit_cast<float>(static_cast<std::uint32_t>(i) * 2039U);
       loop.run({in.data()}, {out.data()}, count / 16);
       bf16_judge judge{c, level, 0, {}};
       for (std::size_t i = 0; i < count; ++i) judge(in[i], to_float(out[i]), exact(c, in[i]));
-      CHECK_MESSAGE(judge.wrong == 0, title(c, level), " wrong ", judge.wrong, " times, first at ", judge.first);
+      CHECK_MESSAGE(judge.wrong == 0, title(c, level), " wrong ", judge.wrong, " times, first at ",
+                    judge.first);
     }
 }
 
@@ -143,20 +184,24 @@ namespace {
 double exact(op code, float x, float y, float z) {
   double r = 0;
   visit_pointwise(code, [&]<op Code>() {
-    r = meaning<Code>(static_cast<double>(x), static_cast<double>(y), static_cast<double>(z), 0.0, 0.0);
+    r = meaning<Code>(static_cast<double>(x), static_cast<double>(y), static_cast<double>(z), 0.0,
+                      0.0);
   });
   return r;
 }
 
 /// Every pair (triple) of these meets every lane.
 std::vector<float> telling_values() {
-  float const inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  return {0.0F, -0.0F, 1, -1, 2, 0.5F, -3.25F, 1 + 0x1p-9F, 1e30F, -1e30F, 0x1p-149F, -0x1p-130F, inf, -inf, nan, -nan, 7};
+  float const inf = std::numeric_limits<float>::infinity(),
+              nan = std::numeric_limits<float>::quiet_NaN();
+  return {0.0F,      -0.0F,      1,   -1,   2,   0.5F, -3.25F, 1 + 0x1p-9F, 1e30F, -1e30F,
+          0x1p-149F, -0x1p-130F, inf, -inf, nan, -nan, 7};
 }
 
 }  // namespace
 
-TEST_CASE("binary and ternary emitters: every combination of telling values, f32 and bf16 arguments") {
+TEST_CASE(
+    "binary and ternary emitters: every combination of telling values, f32 and bf16 arguments") {
   if (levels_here().empty()) SINTER_SKIP("this CPU has no AVX2");
   std::vector<float> const v = telling_values();
   std::vector<float> a, b, c;
@@ -175,13 +220,15 @@ TEST_CASE("binary and ternary emitters: every combination of telling values, f32
       y = round_to(type, y);
       narrow_b.push_back(to_bfloat16(y));
     }
-    void const* const b_data = type == dtype::f32 ? static_cast<void const*>(wide_b.data()) : narrow_b.data();
+    void const* const b_data =
+        type == dtype::f32 ? static_cast<void const*>(wide_b.data()) : narrow_b.data();
     for (isa level : levels_here()) {
       for (op_row const& row : op_table) {
         if (row.kind != op_class::binary && row.kind != op_class::ternary) continue;
         std::vector<dtype> types(static_cast<std::size_t>(row.arity), dtype::f32);
         types[1] = type;
-        pointwise_loop const loop(one_step(row.code, 0, 0, types, dtype::f32), level, vectors_in_16(level));
+        pointwise_loop const loop(one_step(row.code, 0, 0, types, dtype::f32), level,
+                                  vectors_in_16(level));
         std::vector<float> out(a.size());
         std::vector<void const*> in{a.data(), b_data};
         if (row.arity == 3) in.push_back(c.data());
@@ -190,11 +237,16 @@ TEST_CASE("binary and ternary emitters: every combination of telling values, f32
         std::string first;
         for (std::size_t i = 0; i < a.size(); ++i) {
           auto const want = static_cast<float>(exact(row.code, a[i], wide_b[i], c[i]));
-          bool const same = std::isnan(want) ? std::isnan(out[i]) : std::bit_cast<std::uint32_t>(want) == std::bit_cast<std::uint32_t>(out[i]);
+          bool const same = std::isnan(want) ? std::isnan(out[i])
+                                             : std::bit_cast<std::uint32_t>(want) ==
+                                                   std::bit_cast<std::uint32_t>(out[i]);
           if (!same && wrong++ == 0)
-            first = std::to_string(a[i]) + ", " + std::to_string(wide_b[i]) + ", " + std::to_string(c[i]) + ": " + std::to_string(out[i]) + " instead of " + std::to_string(want);
+            first = std::to_string(a[i]) + ", " + std::to_string(wide_b[i]) + ", " +
+                    std::to_string(c[i]) + ": " + std::to_string(out[i]) + " instead of " +
+                    std::to_string(want);
         }
-        CHECK_MESSAGE(wrong == 0, name_of(row.code), " ", name_of(level), " wrong ", wrong, " times, first at ", first);
+        CHECK_MESSAGE(wrong == 0, name_of(row.code), " ", name_of(level), " wrong ", wrong,
+                      " times, first at ", first);
       }
     }
   }
@@ -204,11 +256,13 @@ TEST_CASE("stores and casts: every bf16 tie, f16, NaN payloads, denormals") {
   if (levels_here().empty()) SINTER_SKIP("this CPU has no AVX2");
   std::vector<float> in;
   for (std::uint32_t high = 0; high <= 0xffff; ++high)
-    for (std::uint32_t low : {0U, 1U, 0x7fffU, 0x8000U, 0x8001U, 0xffffU}) in.push_back(std::bit_cast<float>((high << 16) | low));
+    for (std::uint32_t low : {0U, 1U, 0x7fffU, 0x8000U, 0x8001U, 0xffffU})
+      in.push_back(std::bit_cast<float>((high << 16) | low));
   for (std::uint32_t i = 0; i <= 0xffff; ++i) {  // binary16 values, ties between them, neighbours
     float const x = to_float(float16{static_cast<std::uint16_t>(i)});
     auto const bits = std::bit_cast<std::uint32_t>(x);
-    for (std::uint32_t low : {0U, 0xfffU, 0x1000U, 0x1001U}) in.push_back(std::bit_cast<float>(bits | low));
+    for (std::uint32_t low : {0U, 0xfffU, 0x1000U, 0x1001U})
+      in.push_back(std::bit_cast<float>(bits | low));
   }
   std::size_t const n = in.size();
   REQUIRE(n % 16 == 0);
@@ -217,7 +271,8 @@ TEST_CASE("stores and casts: every bf16 tie, f16, NaN payloads, denormals") {
       bool const flushes = type == dtype::bf16 && includes(level, isa::avx512_bf16);
       std::vector<std::uint16_t> stored(n);
       std::vector<float> cast(n);
-      pointwise_loop const store(one_step(op::abs, 0, 0, {dtype::f32}, type), level, vectors_in_16(level));
+      pointwise_loop const store(one_step(op::abs, 0, 0, {dtype::f32}, type), level,
+                                 vectors_in_16(level));
       store.run({in.data()}, {stored.data()}, n / 16);
       chain c = one_step(op::cast, 0, 0, {dtype::f32}, dtype::f32);
       c.steps[0].to = type;
@@ -226,10 +281,12 @@ TEST_CASE("stores and casts: every bf16 tie, f16, NaN payloads, denormals") {
       int wrong = 0;
       for (std::size_t i = 0; i < n; ++i) {
         float const want = round_to(type, in[i]);
-        float const got = type == dtype::bf16 ? to_float(bfloat16{stored[i]}) : to_float(float16{stored[i]});
+        float const got =
+            type == dtype::bf16 ? to_float(bfloat16{stored[i]}) : to_float(float16{stored[i]});
         auto const same = [&](float g, float w) {
           if (std::isnan(w)) return std::isnan(g);
-          if (flushes && std::abs(in[i]) < 0x1p-126F) return g == 0 && std::signbit(g) == std::signbit(w);
+          if (flushes && std::abs(in[i]) < 0x1p-126F)
+            return g == 0 && std::signbit(g) == std::signbit(w);
           return std::bit_cast<std::uint32_t>(g) == std::bit_cast<std::uint32_t>(w);
         };
         if (!same(got, std::abs(want)) || !same(cast[i], want)) ++wrong;
@@ -245,12 +302,13 @@ TEST_CASE("the rounding mode and flushing of the caller are kept, and results st
   for (int i = 0; i < 4096; ++i) in.push_back(static_cast<float>(i - 2048) / 128);
   in[5] = std::numeric_limits<float>::quiet_NaN();
   unsigned const before = _mm_getcsr();
-  constexpr unsigned flags = 0x3f, modes = 0xe040, toward_zero = 0x6000, up = 0x4000, flush = 0x8040;
+  constexpr unsigned flags = 0x3f, modes = 0xe040, toward_zero = 0x6000, up = 0x4000,
+                     flush = 0x8040;
   for (isa level : levels_here())
     for (unary_case const& c : unary_cases())
       for (unsigned mode : {toward_zero | flush, up}) {
-        pointwise_loop const loop(one_step(c.code, c.alpha, c.beta, {dtype::f32}, dtype::f32), level,
-                                  vectors_in_16(level));
+        pointwise_loop const loop(one_step(c.code, c.alpha, c.beta, {dtype::f32}, dtype::f32),
+                                  level, vectors_in_16(level));
         std::vector<float> out(in.size());
         unsigned const set = ((before & ~modes) | mode) & ~flags;
         _mm_setcsr(set);
@@ -261,9 +319,10 @@ TEST_CASE("the rounding mode and flushing of the caller are kept, and results st
         int wrong = 0;
         for (std::size_t i = 0; i < in.size(); ++i) {
           double const want = exact(c, in[i]), got = static_cast<double>(out[i]);
-          bool const close = std::isnan(want)             ? std::isnan(got)
-                             : !(std::abs(want) < 0x1p127) ? std::copysign(got, want) == got && std::abs(got) > 0x1p126
-                                                           : std::abs(got - want) <= 0x1p-9 * std::abs(want) + 0x1p-20;
+          bool const close = std::isnan(want) ? std::isnan(got)
+                             : !(std::abs(want) < 0x1p127)
+                                 ? std::copysign(got, want) == got && std::abs(got) > 0x1p126
+                                 : std::abs(got - want) <= 0x1p-9 * std::abs(want) + 0x1p-20;
           wrong += close ? 0 : 1;
         }
         CHECK_MESSAGE(wrong == 0, title(c, level), " mode ", mode, " wrong ", wrong, " times");

@@ -1,6 +1,6 @@
-// Epilogues of random chains against plain float arithmetic: steps that IEEE defines bit by bit, so results are equal
-// bit by bit whatever the values. Blocks of every form, operands of every kind at guard pages, gaps full of NaN, few or
-// many free registers. The seed is printed with a failure.
+// Epilogues of random chains against plain float arithmetic: steps that IEEE defines bit by bit, so
+// results are equal bit by bit whatever the values. Blocks of every form, operands of every kind at
+// guard pages, gaps full of NaN, few or many free registers. The seed is printed with a failure.
 #include <doctest/doctest.h>
 
 #include <bit>
@@ -19,17 +19,20 @@ using namespace sinter_test;
 namespace {
 
 using random_source = std::mt19937;
-int pick(random_source& g, int low, int high) { return std::uniform_int_distribution(low, high)(g); }
+int pick(random_source& g, int low, int high) {
+  return std::uniform_int_distribution(low, high)(g);
+}
 bool chance(random_source& g, int percent) { return pick(g, 1, 100) <= percent; }
 
-constexpr op exact_ops[] = {op::relu, op::leaky_relu, op::clip, op::abs,  op::neg,    op::sqrt, op::square, op::round,
-                            op::linear, op::add,      op::add,  op::mul,  op::sub,    op::div,  op::min,    op::max,
-                            op::eq,     op::ne,       op::lt,   op::le,   op::gt,     op::ge,   op::prelu,  op::select,
-                            op::fma,    op::cast,     op::add,  op::mul};
+constexpr op exact_ops[] = {op::relu,   op::leaky_relu, op::clip,   op::abs, op::neg,   op::sqrt,
+                            op::square, op::round,      op::linear, op::add, op::add,   op::mul,
+                            op::sub,    op::div,        op::min,    op::max, op::eq,    op::ne,
+                            op::lt,     op::le,         op::gt,     op::ge,  op::prelu, op::select,
+                            op::fma,    op::cast,       op::add,    op::mul};
 
 /// A chain: operands 0 and 1 make the sums, the rest are read by steps after.
-chain random_chain(random_source& g, std::vector<trial_access> const& operands, std::vector<trial_access> const& outputs,
-                   bool anchored) {
+chain random_chain(random_source& g, std::vector<trial_access> const& operands,
+                   std::vector<trial_access> const& outputs, bool anchored) {
   chain c;
   c.precision.src = dtype::bf16;
   for (trial_access const& t : operands) {
@@ -70,7 +73,9 @@ chain random_chain(random_source& g, std::vector<trial_access> const& operands, 
     c.steps.push_back(s);
   }
   for (std::size_t o = 0; o < outputs.size(); ++o)
-    c.outputs.push_back({"out", step_ref(o == 0 ? c.steps.ssize() - 1 : pick(g, 0, c.steps.ssize() - 1)), outputs[o].type, false});
+    c.outputs.push_back({"out",
+                         step_ref(o == 0 ? c.steps.ssize() - 1 : pick(g, 0, c.steps.ssize() - 1)),
+                         outputs[o].type, false});
   return c;
 }
 
@@ -82,7 +87,8 @@ float evaluate(step const& s, float a, float b, float c) {
 }
 
 /// All values of the chain for one element.
-std::vector<float> values_at(chain const& c, float sum, std::vector<trial_array> const& operands, int row, int column) {
+std::vector<float> values_at(chain const& c, float sum, std::vector<trial_array> const& operands,
+                             int row, int column) {
   std::vector<float> values;
   for (int i = 0; i < c.steps.ssize(); ++i) {
     step const& s = c.steps[i];
@@ -141,8 +147,14 @@ trial_layout random_layout(random_source& g, isa level) {
 }
 
 float telling(random_source& g) {
-  constexpr float special[] = {0.0F, -0.0F, 1, -1, std::numeric_limits<float>::infinity(),
-                               -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN(), 1 + 0x1p-9F};
+  constexpr float special[] = {0.0F,
+                               -0.0F,
+                               1,
+                               -1,
+                               std::numeric_limits<float>::infinity(),
+                               -std::numeric_limits<float>::infinity(),
+                               std::numeric_limits<float>::quiet_NaN(),
+                               1 + 0x1p-9F};
   if (chance(g, 8)) return special[pick(g, 0, 7)];
   return static_cast<float>(pick(g, -4096, 4096)) / 64;
 }
@@ -158,7 +170,8 @@ void one_trial(unsigned seed, isa level) {
   }
   int const registers = jit::vector_count_of(level), accumulators = l.rows * l.vectors;
   int const least = std::max(0, jit::epilogue_needs(c, l.anchor, level) + 1 - accumulators);
-  l.free_vectors = chance(g, 50) ? registers - accumulators : std::min(registers - accumulators, least + pick(g, 0, 2));
+  l.free_vectors = chance(g, 50) ? registers - accumulators
+                                 : std::min(registers - accumulators, least + pick(g, 0, 2));
   if (least > registers - accumulators) return;
 
   std::vector<trial_array> operands, outputs;
@@ -181,10 +194,13 @@ void one_trial(unsigned seed, isa level) {
           values_at(c, sums[static_cast<std::size_t>(r * l.vectors * lanes + n)], operands, r, n);
       if (level == isa::avx512_bf16 && has_denormal(values)) continue;
       for (std::size_t o = 0; o < outputs.size(); ++o) {
-        float const want = round_to(c.outputs[o].type, values[static_cast<std::size_t>(c.outputs[o].value.index)]);
+        float const want =
+            round_to(c.outputs[o].type, values[static_cast<std::size_t>(c.outputs[o].value.index)]);
         float const got = outputs[o].at(r, n);
         bool const denormal = level == isa::avx512_bf16 && want != 0 && std::abs(want) < 0x1p-126F;
-        if (std::isnan(want) ? !std::isnan(got) : !denormal && std::bit_cast<std::uint32_t>(want) != std::bit_cast<std::uint32_t>(got))
+        if (std::isnan(want) ? !std::isnan(got)
+                             : !denormal && std::bit_cast<std::uint32_t>(want) !=
+                                                std::bit_cast<std::uint32_t>(got))
           ++wrong;
       }
     }
@@ -248,7 +264,8 @@ TEST_CASE("every tail of every dtype ends at a guard page") {
           block_trial trial(c, l);
           std::vector<float> const sums(static_cast<std::size_t>(jit::lanes_of(level)), 0.5F);
           trial.run(sums, operands, outputs);
-          for (int i = 0; i < n; ++i) CHECK(outputs[0].at(0, i) == 0.5F + static_cast<float>(per_column ? i + 1 : 1));
+          for (int i = 0; i < n; ++i)
+            CHECK(outputs[0].at(0, i) == 0.5F + static_cast<float>(per_column ? i + 1 : 1));
           CHECK(outputs[0].intact());
           CHECK(trial.changed() == "");
         }
@@ -273,7 +290,8 @@ TEST_CASE("what no epilogue can do is refused with a sentence") {
   CHECK(jit::epilogue::supports(c, -1).reason ==
         "sinter: output 'out' is u8; generated epilogues write f32, bf16 and f16");
   c.outputs[0].type = dtype::f32;
-  // Sixteen values at a time: v0 ... v15 are all read again by a chain of additions from the last to the first.
+  // Sixteen values at a time: v0 ... v15 are all read again by a chain of additions from the last
+  // to the first.
   c.steps.clear();
   for (int i = 0; i < 16; ++i) {
     s.code = op::abs;
@@ -287,6 +305,7 @@ TEST_CASE("what no epilogue can do is refused with a sentence") {
     c.steps.push_back(s);
   }
   c.outputs[0].value = step_ref(31);
-  CHECK(jit::epilogue::supports(c, -1, isa::avx2).reason.find("avx2 has 16 vector registers") != std::string::npos);
+  CHECK(jit::epilogue::supports(c, -1, isa::avx2).reason.find("avx2 has 16 vector registers") !=
+        std::string::npos);
   CHECK(jit::epilogue::supports(c, -1, isa::avx512));
 }

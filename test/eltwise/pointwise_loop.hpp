@@ -1,5 +1,6 @@
-// A loop over arrays around one epilogue without an anchor: what puts an emitter, or a chain of pointwise steps, on
-// trial. Operand i is an array (unit) or one element (broadcast); rows of `vectors` column vectors each.
+// A loop over arrays around one epilogue without an anchor: what puts an emitter, or a chain of
+// pointwise steps, on trial. Operand i is an array (unit) or one element (broadcast); rows of
+// `vectors` column vectors each.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -24,8 +25,8 @@ inline std::vector<sinter::isa> levels_here() {
 }
 
 /// A chain of one step on operands of the given dtypes.
-inline sinter::chain one_step(sinter::op code, float alpha, float beta, std::vector<sinter::dtype> const& in,
-                              sinter::dtype out) {
+inline sinter::chain one_step(sinter::op code, float alpha, float beta,
+                              std::vector<sinter::dtype> const& in, sinter::dtype out) {
   sinter::chain c;
   sinter::step s;
   s.code = code;
@@ -45,16 +46,18 @@ inline sinter::chain one_step(sinter::op code, float alpha, float beta, std::vec
 
 class pointwise_loop {
  public:
-  /// One call does one block of `vectors` column vectors (the last with `tail` lanes), or, without a tail, any number
-  /// of blocks. `broadcast` is a set of operand indices.
-  pointwise_loop(sinter::chain const& c, sinter::isa level, int vectors = 1, int tail = 0, unsigned broadcast = 0) {
+  /// One call does one block of `vectors` column vectors (the last with `tail` lanes), or, without
+  /// a tail, any number of blocks. `broadcast` is a set of operand indices.
+  pointwise_loop(sinter::chain const& c, sinter::isa level, int vectors = 1, int tail = 0,
+                 unsigned broadcast = 0) {
     using namespace sinter;
     REQUIRE(c.operands.size() + c.outputs.size() <= 6);
     verdict const willing = jit::epilogue::supports(c, -1, level);
     REQUIRE_MESSAGE(willing, willing.reason);
     jit::epilogue const e(c, -1);
     jit::assembler a(level);
-    // rdi: the pointers, then the number of blocks. r8 to r11, rdx, rcx: pointers. rax: the epilogue's.
+    // rdi: the pointers, then the number of blocks. r8 to r11, rdx, rcx: pointers. rax: the
+    // epilogue's.
     constexpr int pointer_registers[] = {8, 9, 10, 11, 2, 1};
     constexpr int frame = 7, rsp = 4, rax = 0, rsi = 6;
     jit::accumulator_block block;
@@ -68,14 +71,17 @@ class pointwise_loop {
     block.free_vectors = jit::set_of_range(vectors, vector_count(level) - vectors);
     int next = 0;
     for (int i = 0; i < c.operands.ssize(); ++i)
-      block.operands.push_back({c.operands[i].type,
-                                (broadcast >> i) % 2 != 0 ? jit::columns::broadcast : jit::columns::unit, 0, -1,
-                                pointer_registers[next++], -1});
+      block.operands.push_back(
+          {c.operands[i].type,
+           (broadcast >> i) % 2 != 0 ? jit::columns::broadcast : jit::columns::unit, 0, -1,
+           pointer_registers[next++], -1});
     for (output const& o : c.outputs)
       block.outputs.push_back({o.type, jit::columns::unit, 0, -1, pointer_registers[next++], -1});
     auto const stack = static_cast<std::uint32_t>((e.stack_bytes(level) + 63) / 64 * 64);
     block.stack_register = rsp;
-    for (int i = 0; i < next; ++i) a.mov(jit::assembler::general(pointer_registers[i]), a.qword[jit::assembler::at(frame, 8 * i)]);
+    for (int i = 0; i < next; ++i)
+      a.mov(jit::assembler::general(pointer_registers[i]),
+            a.qword[jit::assembler::at(frame, 8 * i)]);
     a.mov(jit::assembler::general(rsi), a.qword[jit::assembler::at(frame, 8 * 6)]);
     if (stack > 0) a.sub(a.rsp, stack);
     jit::xb::Label loop;
@@ -85,7 +91,8 @@ class pointwise_loop {
       bool const operand = i < c.operands.ssize();
       if (operand && (broadcast >> i) % 2 != 0) continue;
       dtype const t = operand ? c.operands[i].type : c.outputs[i - c.operands.ssize()].type;
-      a.add(jit::assembler::general(pointer_registers[i]), static_cast<std::uint32_t>(vectors * jit::lanes_of(level) * size_of(t)));
+      a.add(jit::assembler::general(pointer_registers[i]),
+            static_cast<std::uint32_t>(vectors * jit::lanes_of(level) * size_of(t)));
     }
     a.dec(jit::assembler::general(rsi));
     a.jnz(loop, jit::assembler::T_NEAR);
@@ -99,7 +106,8 @@ class pointwise_loop {
     code_ = *published;
   }
 
-  void run(std::vector<void const*> const& operands, std::vector<void*> const& outputs, std::size_t blocks) const {
+  void run(std::vector<void const*> const& operands, std::vector<void*> const& outputs,
+           std::size_t blocks) const {
     struct {
       void const* pointers[6];
       std::size_t blocks;

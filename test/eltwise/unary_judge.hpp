@@ -1,5 +1,6 @@
-// How a result of a unary emitter is judged: the oracle's value, the bound of its row in jit/eltwise.hpp, NaN for NaN, and
-// the sign of zero. The worst that was seen is kept for a row of docs/precision.md's table.
+// How a result of a unary emitter is judged: the oracle's value, the bound of its row in
+// jit/eltwise.hpp, NaN for NaN, and the sign of zero. The worst that was seen is kept for a row of
+// docs/precision.md's table.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -28,7 +29,8 @@ inline void exact(unary_case const& c, std::span<float const> in, std::span<doub
   visit_pointwise(c.code, [&]<op Code>() {
     if constexpr (row_of(Code).kind == op_class::unary)
       for (std::size_t i = 0; i < in.size(); ++i)
-        want[i] = unary_meaning<Code>(static_cast<double>(in[i]), static_cast<double>(c.alpha), static_cast<double>(c.beta));
+        want[i] = unary_meaning<Code>(static_cast<double>(in[i]), static_cast<double>(c.alpha),
+                                      static_cast<double>(c.beta));
   });
 }
 inline double exact(unary_case const& c, float x) {
@@ -42,10 +44,12 @@ inline double ulps(float got, double want) {
   if (static_cast<double>(got) == want) return 0;
   double const size = std::abs(want);
   if (std::isinf(got) || size >= 0x1.ffffffp127) {
-    // Beyond the largest float: an infinity is right from half an ulp on, and one ulp more for each ulp less.
+    // Beyond the largest float: an infinity is right from half an ulp on, and one ulp more for each
+    // ulp less.
     double const bounded = std::min(size, 0x1p128);
-    return std::signbit(got) == std::signbit(want) ? std::abs(std::min(std::abs(static_cast<double>(got)), 0x1p128) - bounded) / 0x1p104
-                                                   : std::numeric_limits<double>::infinity();
+    return std::signbit(got) == std::signbit(want)
+               ? std::abs(std::min(std::abs(static_cast<double>(got)), 0x1p128) - bounded) / 0x1p104
+               : std::numeric_limits<double>::infinity();
   }
   int const exponent = size < 0x1p-126 ? -126 : std::ilogb(size);
   return std::abs(static_cast<double>(got) - want) / std::ldexp(1.0, exponent - 23);
@@ -83,8 +87,10 @@ inline void judge(unary_case const& c, float x, float got, double want, worst& w
       if (u > w.ulp) w.ulp = u, w.at = x;
       right = right && u <= static_cast<double>(bound.ulp);
     } else {
-      double const slack = std::abs(want) < 0x1p-126 ? (4 + std::abs(static_cast<double>(x)) / 2) * 0x1p-149 : 0;
-      double const r = std::max(0.0, std::abs(static_cast<double>(got) - want) - slack) / std::abs(want);
+      double const slack =
+          std::abs(want) < 0x1p-126 ? (4 + std::abs(static_cast<double>(x)) / 2) * 0x1p-149 : 0;
+      double const r =
+          std::max(0.0, std::abs(static_cast<double>(got) - want) - slack) / std::abs(want);
       if (r > w.relative) w.relative = r, w.relative_at = x;
       right = right && r <= static_cast<double>(bound.relative);
       if (c.code == op::gelu_tanh || c.code == op::gelu_erf) right = right && !(got > 0);
@@ -98,18 +104,22 @@ inline int vectors_in_16(isa level) { return level == isa::avx2 ? 2 : 1; }
 
 inline std::string title(unary_case const& c, isa level) {
   char text[96];
-  std::snprintf(text, sizeof text, "%-11.*s %7.4g %5.3g  %-11.*s", static_cast<int>(name_of(c.code).size()),
-                name_of(c.code).data(), static_cast<double>(c.alpha), static_cast<double>(c.beta),
+  std::snprintf(text, sizeof text, "%-11.*s %7.4g %5.3g  %-11.*s",
+                static_cast<int>(name_of(c.code).size()), name_of(c.code).data(),
+                static_cast<double>(c.alpha), static_cast<double>(c.beta),
                 static_cast<int>(name_of(level).size()), name_of(level).data());
   return text;
 }
 
 inline void report(unary_case const& c, isa level, worst const& w) {
-  std::printf("%s  %6.3f ulp at %-13.9g", title(c, level).c_str(), w.ulp, static_cast<double>(w.at));
-  if (w.relative > 0) std::printf("  below -1: 2^%.2f at %.9g", std::log2(w.relative), static_cast<double>(w.relative_at));
+  std::printf("%s  %6.3f ulp at %-13.9g", title(c, level).c_str(), w.ulp,
+              static_cast<double>(w.at));
+  if (w.relative > 0)
+    std::printf("  below -1: 2^%.2f at %.9g", std::log2(w.relative),
+                static_cast<double>(w.relative_at));
   std::printf("\n");
-  CHECK_MESSAGE(w.wrong == 0, title(c, level), " wrong ", w.wrong, " times, first at ", w.wrong_at, ": ", w.wrong_got,
-                " instead of ", w.wrong_want);
+  CHECK_MESSAGE(w.wrong == 0, title(c, level), " wrong ", w.wrong, " times, first at ", w.wrong_at,
+                ": ", w.wrong_got, " instead of ", w.wrong_want);
 }
 
 }  // namespace sinter_test

@@ -1,5 +1,5 @@
-// The assembler: every error is found when code is taken, constants are where code expects them, and another Xbyak in
-// the same program (jit_plain_xbyak.cpp) stays its own.
+// The assembler: every error is found when code is taken, constants are where code expects them,
+// and another Xbyak in the same program (jit_plain_xbyak.cpp) stays its own.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -27,7 +27,9 @@ TEST_CASE("code that is too long is an error, and nothing is written beyond the 
   CHECK(code.error().message == "sinter: generating a kernel failed: code is too big");
 }
 
-TEST_CASE("a label without a place and an encoding that does not exist are errors; the next assembler is clean") {
+TEST_CASE(
+    "a label without a place and an encoding that does not exist are errors; the next assembler is "
+    "clean") {
   {
     assembler a(isa::avx2);
     xb::Label nowhere;

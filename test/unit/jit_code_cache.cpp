@@ -47,10 +47,13 @@ TEST_CASE("keys are compared by value, every byte of them") {
 
 TEST_CASE("a failure and an exception leave no trace") {
   cache c(4);
-  auto const failed = c.get("k", []() -> result<cache::value> { return failure{code::system, "sinter: no"}; });
+  auto const failed = c.get("k", []() -> result<cache::value> {
+    return failure{code::system, "sinter: no"};
+  });
   REQUIRE(!failed);
   CHECK(failed.error().message == "sinter: no");
-  CHECK_THROWS_AS(static_cast<void>(c.get("k", []() -> result<cache::value> { throw std::runtime_error("thrown"); })),
+  CHECK_THROWS_AS(static_cast<void>(c.get(
+                      "k", []() -> result<cache::value> { throw std::runtime_error("thrown"); })),
                   std::runtime_error);
   CHECK(c.counters().entries == 0);
   CHECK(c.counters().failed == 2);

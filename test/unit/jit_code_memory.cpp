@@ -1,4 +1,5 @@
-// Executable memory: shared, reused, never writable and executable at once, and a sentence where the host forbids it.
+// Executable memory: shared, reused, never writable and executable at once, and a sentence where
+// the host forbids it.
 #include <doctest/doctest.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -33,7 +34,8 @@ using kernel_pointer = std::shared_ptr<machine_code const>;
 std::vector<std::byte> code_of(int v, std::size_t size = 6) {
   std::vector<std::byte> code(size, std::byte{0x90});
   code[0] = std::byte{0xb8};  // mov eax, v; ret
-  for (unsigned i = 0; i < 4; ++i) code[1 + i] = static_cast<std::byte>(static_cast<unsigned>(v) >> (8 * i));
+  for (unsigned i = 0; i < 4; ++i)
+    code[1 + i] = static_cast<std::byte>(static_cast<unsigned>(v) >> (8 * i));
   code[5] = std::byte{0xc3};
   return code;
 }
@@ -48,7 +50,8 @@ std::vector<std::string> maps() {
 std::size_t executable_maps() {
   std::size_t n = 0;
   for (std::string const& line : maps())  // neither a file nor [vdso]
-    if (line.find("-xp ") != std::string::npos && line.find_first_of("/[") == std::string::npos) ++n;
+    if (line.find("-xp ") != std::string::npos && line.find_first_of("/[") == std::string::npos)
+      ++n;
   return n;
 }
 bool writable_and_executable() {
@@ -174,8 +177,9 @@ TEST_CASE("dumps and profiles name each kernel and hold its bytes") {
   std::string line, rest;
   REQUIRE(std::getline(lines, line));
   char wanted[100];
-  std::snprintf(wanted, sizeof wanted, "%llx 46 sinter:avx2 matmul(x, w) | relu 4x4",
-                static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(kernel->bytes().data())));
+  std::snprintf(
+      wanted, sizeof wanted, "%llx 46 sinter:avx2 matmul(x, w) | relu 4x4",
+      static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(kernel->bytes().data())));
   CHECK(line == wanted);
   CHECK(!std::getline(lines, rest));
   std::remove((prefix + "0_avx2_matmul_x_w_relu_4x4.bin").c_str());
@@ -198,15 +202,18 @@ bool forbid_by_seccomp() {
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   sock_fprog const program{sizeof filter / sizeof filter[0], filter};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-/// Runs the case below in a process of its own, so that nothing was probed before. 77: the kernel lacks the means.
+/// Runs the case below in a process of its own, so that nothing was probed before. 77: the kernel
+/// lacks the means.
 int run_child(char const* how) {
   pid_t const child = fork();
   if (child == 0) {
     setenv("SINTER_TEST_FORBID", how, 1);
-    execl("/proc/self/exe", "forbidden", "--test-case=child: a host that forbids executable memory", "--no-skip", nullptr);
+    execl("/proc/self/exe", "forbidden", "--test-case=child: a host that forbids executable memory",
+          "--no-skip", nullptr);
     _exit(99);
   }
   int state = 0;
@@ -219,7 +226,9 @@ int run_child(char const* how) {
 TEST_CASE("child: a host that forbids executable memory" * doctest::skip()) {
   char const* const how = std::getenv("SINTER_TEST_FORBID");
   REQUIRE(how != nullptr);
-  bool const done = std::string(how) == "mdwe" ? prctl(set_mdwe, mdwe_refuse_exec_gain, 0, 0, 0) == 0 : forbid_by_seccomp();
+  bool const done = std::string(how) == "mdwe"
+                        ? prctl(set_mdwe, mdwe_refuse_exec_gain, 0, 0, 0) == 0
+                        : forbid_by_seccomp();
   if (!done) std::_Exit(77);
   verdict const& v = code_memory::allowed();
   CHECK(!v);

@@ -1,4 +1,5 @@
-// Somebody else's use of Xbyak, in the same program: plain namespace, exceptions as the user likes (here: none).
+// Somebody else's use of Xbyak, in the same program: plain namespace, exceptions as the user likes
+// (here: none).
 #define XBYAK_NO_EXCEPTION
 #if defined(__GNUC__)
 #pragma GCC diagnostic ignored "-Wconversion"

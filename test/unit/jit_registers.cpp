@@ -42,6 +42,7 @@ TEST_CASE("sets reach to the last register") {
   CHECK(set_of_range(5, 0) == 0);
 }
 
-// The budget, at compile time: an accumulator, three arguments and the hungriest emitter fit whatever else is spilled.
+// The budget, at compile time: an accumulator, three arguments and the hungriest emitter fit
+// whatever else is spilled.
 static_assert(1 + 3 + most_temporaries(isa::avx2) <= vector_count_of(isa::avx2));
 static_assert(1 + 3 + most_temporaries(isa::avx512) <= vector_count_of(isa::avx512));

@@ -1,12 +1,15 @@
-// The one type where a tile kernel and an epilogue meet: where the sums are, and where the operands of later steps lie.
+// The one type where a tile kernel and an epilogue meet: where the sums are, and where the operands
+// of later steps lie.
 //
-// A block is a tile of f32 values, rows x column vectors, held in vector registers. How the sums were made is unknown to
-// the epilogue; what follows is unknown to the tile kernel. Every operand and output of the epilogue is seen through
-// one rule: the element (row, column) of the block lies at
+// A block is a tile of f32 values, rows x column vectors, held in vector registers. How the sums
+// were made is unknown to the epilogue; what follows is unknown to the tile kernel. Every operand
+// and output of the epilogue is seen through one rule: the element (row, column) of the block lies
+// at
 //     origin + row * row_stride + column * (across == unit ? size_of(type) : 0)        [bytes]
-// so a residual is {stride, unit}, a bias {0, unit}, a value per row {stride, broadcast}, a scalar {0, broadcast}. Other
-// column strides do not exist here: rules refuse them before. The tile kernel keeps each origin up to date as it moves
-// from block to block, in a register or in a slot of its frame. Read jit/epilogue.hpp next.
+// so a residual is {stride, unit}, a bias {0, unit}, a value per row {stride, broadcast}, a scalar
+// {0, broadcast}. Other column strides do not exist here: rules refuse them before. The tile kernel
+// keeps each origin up to date as it moves from block to block, in a register or in a slot of its
+// frame. Read jit/epilogue.hpp next.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +22,8 @@
 
 namespace sinter::inline SINTER_ABI::jit {
 
-/// Code is generated for a level, whatever the machine has: 16 ymm on avx2; 32 zmm and 8 masks from avx512 on.
+/// Code is generated for a level, whatever the machine has: 16 ymm on avx2; 32 zmm and 8 masks from
+/// avx512 on.
 constexpr bool has_masks(isa level) { return includes(level, isa::avx512); }
 constexpr int lanes_of(isa level) { return has_masks(level) ? 16 : 8; }
 constexpr int vector_count_of(isa level) { return has_masks(level) ? 32 : 16; }
@@ -31,11 +35,14 @@ enum class columns : unsigned char { unit, broadcast };
 struct block_access {
   dtype type = dtype::f32;
   columns across = columns::unit;
-  /// Bytes from row to row: 0 where the rows share one; `dynamic` where the value is read from the frame.
+  /// Bytes from row to row: 0 where the rows share one; `dynamic` where the value is read from the
+  /// frame.
   extent row_stride = 0;
-  std::int32_t stride_at = -1;  ///< frame offset of the row stride in bytes (int64), where it is dynamic
-  int origin_register = -1;     ///< the general register (0..15) that holds the address of element (0, 0), or
-  std::int32_t origin_at = -1;  ///< the frame offset of a slot that holds it
+  /// Frame offset of the row stride (int64, bytes), where it is dynamic.
+  std::int32_t stride_at = -1;
+  /// Where the address of element (0, 0) is: in this general register (0 to 15), or, if -1,
+  int origin_register = -1;
+  std::int32_t origin_at = -1;  ///< in the frame at this offset
 };
 
 /// Sets of registers: bit i is register i.
@@ -43,19 +50,23 @@ using register_set = std::uint32_t;
 
 struct accumulator_block {
   isa level = isa::avx2;
-  int rows = 0;        ///< rows of values; one vector register holds values of one row
-  int vectors = 0;     ///< column vectors per row
-  int first = 0;       ///< the register of (row, vector) is first + row * row_step + vector * vector_step
+  int rows = 0;     ///< rows of values; one vector register holds values of one row
+  int vectors = 0;  ///< column vectors per row
+  /// The register of (row, vector) is first + row * row_step + vector * vector_step.
+  int first = 0;
   int row_step = 1;
   int vector_step = 1;
   int tail_lanes = 0;  ///< valid lanes of the last column vector; 0: all
-  int tail_mask = -1;  ///< AVX-512: a mask register that holds (1 << tail_lanes) - 1; -1: the epilogue makes one
-  int frame = -1;      ///< the general register that frame offsets count from; unused where nothing is in the frame
-  /// General register and offset of scratch memory of epilogue::stack_bytes() bytes (no alignment is needed).
+  /// AVX-512: a mask register that holds (1 << tail_lanes) - 1; -1: the epilogue makes one.
+  int tail_mask = -1;
+  /// The general register that frame offsets count from; unused where nothing is in the frame.
+  int frame = -1;
+  /// General register and offset of scratch memory of epilogue::stack_bytes() bytes (no alignment
+  /// is needed).
   int stack_register = 4;
   std::int32_t stack_at = 0;
-  /// What the epilogue may overwrite, the accumulators aside. At least one general register; any number of vector
-  /// registers: where they are few, accumulators wait in the scratch memory.
+  /// What the epilogue may overwrite, the accumulators aside. At least one general register; any
+  /// number of vector registers: where they are few, accumulators wait in the scratch memory.
   register_set free_vectors = 0;
   register_set free_masks = 0;
   register_set free_general = 0;

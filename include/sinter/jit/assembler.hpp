@@ -1,9 +1,10 @@
-// The assembler: Xbyak behind a renamed namespace, a pool of constants, and errors that are found when code is taken.
+// The assembler: Xbyak behind a renamed namespace, a pool of constants, and errors that are found
+// when code is taken.
 //
-// This is the only header that includes xbyak. Its namespace is renamed, and its no-exception form is used in every
-// build, so another Xbyak of any version and configuration in the same program shares no symbol with this one. Code is
-// written to plain heap memory and must not depend on where it stands: relative jumps and rip-relative data only.
-// jit/code_memory.hpp makes it executable.
+// This is the only header that includes xbyak. Its namespace is renamed, and its no-exception form
+// is used in every build, so another Xbyak of any version and configuration in the same program
+// shares no symbol with this one. Code is written to plain heap memory and must not depend on where
+// it stands: relative jumps and rip-relative data only. jit/code_memory.hpp makes it executable.
 #pragma once
 
 #include <bit>
@@ -20,7 +21,7 @@
 #include "accumulator_block.hpp"
 
 #if defined(XBYAK_XBYAK_H_)
-#error "sinter: xbyak.h stands before a header of sinter in this file; include sinter/backends.hpp in a file of its own"
+#error "sinter: xbyak.h is included above; include sinter/backends.hpp in another file"
 #endif
 // NOLINTBEGIN: names and style of Xbyak
 #define Xbyak sinter_xbyak
@@ -48,8 +49,8 @@ namespace sinter::inline SINTER_ABI::jit {
 namespace xb = sinter_xbyak;
 
 namespace detail {
-/// A base, so that it exists before the code generator that writes to it. Xbyak may patch a jump at the very end of
-/// an overflowing buffer, hence the slack.
+/// A base, so that it exists before the code generator that writes to it. Xbyak may patch a jump at
+/// the very end of an overflowing buffer, hence the slack.
 struct code_buffer {
   static constexpr std::size_t capacity = 64 * 1024;
   static constexpr std::size_t slack = 64;
@@ -77,10 +78,12 @@ class assembler : private detail::code_buffer, public xb::CodeGenerator {
   static xb::Opmask mask(int i) { return xb::Opmask(i); }
   static xb::Reg64 general(int i) { return xb::Reg64(i); }
   /// General register + bytes, for ptr[], qword[], ...
-  static xb::RegExp at(int base, std::int64_t bytes) { return general(base) + static_cast<std::size_t>(bytes); }
+  static xb::RegExp at(int base, std::int64_t bytes) {
+    return general(base) + static_cast<std::size_t>(bytes);
+  }
 
-  /// Memory that holds `value` in every lane, as the last source of an instruction on 32-bit lanes (AVX-512: an
-  /// embedded broadcast).
+  /// Memory that holds `value` in every lane, as the last source of an instruction on 32-bit lanes
+  /// (AVX-512: an embedded broadcast).
   xb::Address constant(float value) { return constant_bits(std::bit_cast<std::uint32_t>(value)); }
   xb::Address constant_bits(std::uint32_t bits) {
     if (masks()) return ptr_b[rip + find({bits})];
@@ -91,9 +94,9 @@ class assembler : private detail::code_buffer, public xb::CodeGenerator {
   /// Memory that holds these 1, 8 or 16 32-bit words, aligned to their size.
   xb::Address table(std::vector<std::uint32_t> words) { return ptr[rip + find(std::move(words))]; }
 
-  /// Emits the constants that were referred to, behind the last instruction, and gives the whole code; or says why
-  /// nothing usable was generated: an overflow, an encoding that does not exist, a label without a place. Once. The
-  /// bytes are valid as long as the assembler.
+  /// Emits the constants that were referred to, behind the last instruction, and gives the whole
+  /// code; or says why nothing usable was generated: an overflow, an encoding that does not exist,
+  /// a label without a place. Once. The bytes are valid as long as the assembler.
   result<std::span<std::byte const>> finish() {
     std::string const what = "sinter: generating a kernel failed: ";
     if (!bytes) return failure{code::out_of_memory, what + "no memory"};

@@ -1,9 +1,11 @@
-// The cache of generated kernels: bounded, least recently used out first, keyed by value, one generation per key.
+// The cache of generated kernels: bounded, least recently used out first, keyed by value, one
+// generation per key.
 //
-// A key is every byte that the code depends on and no dynamic extent; equal keys get the same object. Whoever asks
-// for a key that another thread is generating waits for it. A generation that fails, by an error or by an exception,
-// leaves no trace: the next caller (or a waiting one) tries again. Values are co-owned, so eviction ends no kernel that
-// a program holds. Knows nothing of what it stores.
+// A key is every byte that the code depends on and no dynamic extent; equal keys get the same
+// object. Whoever asks for a key that another thread is generating waits for it. A generation that
+// fails, by an error or by an exception, leaves no trace: the next caller (or a waiting one) tries
+// again. Values are co-owned, so eviction ends no kernel that a program holds. Knows nothing of
+// what it stores.
 #pragma once
 
 #include <condition_variable>
@@ -37,8 +39,8 @@ class code_cache {
   code_cache(code_cache const&) = delete;
   code_cache& operator=(code_cache const&) = delete;
 
-  /// The value of `key`; make(), which gives a result<value>, is called without a lock and only if nobody else made it
-  /// or is about to. It must not ask this cache for the same key.
+  /// The value of `key`; make(), which gives a result<value>, is called without a lock and only if
+  /// nobody else made it or is about to. It must not ask this cache for the same key.
   template <class Make>
   result<value> get(std::string const& key, Make&& make) {
     {

@@ -1,12 +1,13 @@
 // Executable memory: regions that many kernels share, never writable and executable at once.
 //
-// A kernel is added by building the whole region anew in fresh writable pages, closing them (read + execute) and moving
-// them over the old ones in one system call. No page is ever both writable and executable, none is writable by another
-// address, and code that runs in the region meanwhile goes on: its bytes are the same before and after, and an access in
-// between waits in the kernel. Pages are private and anonymous, so fork() is no special case and perf's map works.
-// One region is one mapping; the last kernel of a region takes the mapping with it. Whoever holds a machine_code owns
-// its bytes: neither eviction from a cache nor the end of static storage takes code away that may run.
-// Read jit/code_cache.hpp next.
+// A kernel is added by building the whole region anew in fresh writable pages, closing them (read +
+// execute) and moving them over the old ones in one system call. No page is ever both writable and
+// executable, none is writable by another address, and code that runs in the region meanwhile goes
+// on: its bytes are the same before and after, and an access in between waits in the kernel. Pages
+// are private and anonymous, so fork() is no special case and perf's map works. One region is one
+// mapping; the last kernel of a region takes the mapping with it. Whoever holds a machine_code owns
+// its bytes: neither eviction from a cache nor the end of static storage takes code away that may
+// run. Read jit/code_cache.hpp next.
 #pragma once
 
 #include <sys/mman.h>
@@ -63,7 +64,9 @@ class code_memory : public std::enable_shared_from_this<code_memory> {
   static constexpr std::size_t region_bytes = 128 * 1024;
 
   /// A memory of its own (tests); everything else uses process().
-  static std::shared_ptr<code_memory> create() { return std::shared_ptr<code_memory>(new code_memory); }
+  static std::shared_ptr<code_memory> create() {
+    return std::shared_ptr<code_memory>(new code_memory);
+  }
   static code_memory& process() {
     static std::shared_ptr<code_memory> const memory = create();
     return *memory;
@@ -78,8 +81,8 @@ class code_memory : public std::enable_shared_from_this<code_memory> {
     return answer;
   }
 
-  /// Copies `code` (position independent, at most a region) to executable memory. `name` is what dumps and profiles
-  /// call it (jit/code_notes.hpp).
+  /// Copies `code` (position independent, at most a region) to executable memory. `name` is what
+  /// dumps and profiles call it (jit/code_notes.hpp).
   result<std::shared_ptr<machine_code const>> publish(std::span<std::byte const> code,
                                                       std::string_view name = "kernel") {
     auto placed = add(code);
@@ -110,8 +113,9 @@ class code_memory : public std::enable_shared_from_this<code_memory> {
     std::size_t offset, bytes;
   };
   struct region {
-    std::byte* base;          ///< null until the first kernel is placed
-    std::vector<hole> holes;  ///< sorted by offset, never adjacent; has room for one more than there are kernels
+    std::byte* base;  ///< null until the first kernel is placed
+    std::vector<hole>
+        holes;  ///< sorted by offset, never adjacent; has room for one more than there are kernels
     std::size_t kernels = 0;
   };
 
@@ -172,7 +176,8 @@ class code_memory : public std::enable_shared_from_this<code_memory> {
     bool done = mprotect(fresh, region_bytes, PROT_READ | PROT_EXEC) == 0;
     if (done && r.base != nullptr) {
       call = "mremap";
-      done = mremap(fresh, region_bytes, region_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, r.base) != MAP_FAILED;
+      done = mremap(fresh, region_bytes, region_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, r.base) !=
+             MAP_FAILED;
     }
     if (!done) {
       failure const why = refused(call, errno);
@@ -180,7 +185,8 @@ class code_memory : public std::enable_shared_from_this<code_memory> {
       return why;
     }
     if (r.base == nullptr) r.base = to;
-    auto made = std::make_shared<machine_code const>(shared_from_this(), r.base + offset, code.size());
+    auto made =
+        std::make_shared<machine_code const>(shared_from_this(), r.base + offset, code.size());
     ++r.kernels;
     hole& h = r.holes[index];
     h.offset += bytes;

@@ -1,8 +1,10 @@
-// Emitters that need no approximation: comparisons, clamps, products, conversions of truth to 0 and 1.
+// Emitters that need no approximation: comparisons, clamps, products, conversions of truth to 0 and
+// 1.
 //
-// Each works on x in place and is exact or rounds once per arithmetic step of its row in core/op.hpp. min and max of the
-// instruction set return their second operand if either is NaN or both are equal: every use here puts what must survive
-// second. `b` and `c` are registers other than x, or memory. Read jit/eltwise.hpp for the table.
+// Each works on x in place and is exact or rounds once per arithmetic step of its row in
+// core/op.hpp. min and max of the instruction set return their second operand if either is NaN or
+// both are equal: every use here puts what must survive second. `b` and `c` are registers other
+// than x, or memory. Read jit/eltwise.hpp for the table.
 #pragma once
 
 #include "../core/op.hpp"
@@ -16,9 +18,10 @@ inline void relu(lanes& e, xb::Xmm const& x) {
   e.a.vmaxps(x, e.t(0), x);
   e.a.vaddps(x, x, e.t(0));
 }
-/// AVX-512, the same values. Bits 4 i to 4 i + 3 of the table say what becomes of class i: 0 keeps a value (quiet NaN,
-/// 1, Inf, above 0), 2 makes a signalling NaN quiet, 8 gives +0 (either zero, -Inf, below 0). On Zen 4 one of these costs
-/// more than the two above beside products of f32, and less beside a conversion to bf16.
+/// AVX-512, the same values. Bits 4 i to 4 i + 3 of the table say what becomes of class i: 0 keeps
+/// a value (quiet NaN, 1, Inf, above 0), 2 makes a signalling NaN quiet, 8 gives +0 (either zero,
+/// -Inf, below 0). On Zen 4 one of these costs more than the two above beside products of f32, and
+/// less beside a conversion to bf16.
 inline void relu_for_bf16(lanes& e, xb::Xmm const& x) {
   e.a.vfixupimmps(x, x, e.a.constant_bits(0x08080820U), 0);
 }
@@ -53,7 +56,8 @@ inline void hardsigmoid(lanes& e, xb::Xmm const& x, float alpha, float beta) {
   clip(e, x, 0, 1);
 }
 
-/// A shut gate times an infinity would be NaN; a finite stand-in of the same sign gives the signed zero that is wanted.
+/// A shut gate times an infinity would be NaN; a finite stand-in of the same sign gives the signed
+/// zero that is wanted.
 inline void keep_finite_where_shut(lanes& e, xb::Xmm const& x, bool shut_below, xb::Xmm const& t) {
   constexpr float largest = 0x1.fffffep127F;
   shut_below ? e.at_least(x, -largest, t) : e.at_most(x, largest, t);

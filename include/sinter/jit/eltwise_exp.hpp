@@ -1,11 +1,13 @@
 // Emitters around e^x: exp, sigmoid, swish, tanh, elu, mish, gelu_tanh.
 //
-// e^z = 2^n e^r with n = round(z / ln 2): n ln 2 is taken off in two pieces, e^r is a polynomial. AVX-512 multiplies by
-// 2^n with vscalefps, which takes any n; AVX2 builds 2^n in the exponent field, so z is clamped first.
+// e^z = 2^n e^r with n = round(z / ln 2): n ln 2 is taken off in two pieces, e^r is a polynomial.
+// AVX-512 multiplies by 2^n with vscalefps, which takes any n; AVX2 builds 2^n in the exponent
+// field, so z is clamped first.
 //
-// Gates 1 / (1 + e^-z) are computed as s / (s + s e^-z) with s = 2^-24: the divisor then stays finite as far down as
-// the quotient is not 0, and the scaling is free. NaN reaches the result through the polynomial, or through x where a
-// gate is multiplied by it. All coefficients are from scripts/fit_eltwise.py, named in each place.
+// Gates 1 / (1 + e^-z) are computed as s / (s + s e^-z) with s = 2^-24: the divisor then stays
+// finite as far down as the quotient is not 0, and the scaling is free. NaN reaches the result
+// through the polynomial, or through x where a gate is multiplied by it. All coefficients are from
+// scripts/fit_eltwise.py, named in each place.
 #pragma once
 
 #include "eltwise_basic.hpp"
@@ -13,14 +15,18 @@
 namespace sinter::inline SINTER_ABI::jit::emit {
 
 inline constexpr float log2_e = 0x1.715476p+0F;
-inline constexpr float ln2_high = 0x1.62e430p-1F;  // binary32 nearest to ln 2 = 0x1.62e42fefa39efp-1
+inline constexpr float ln2_high =
+    0x1.62e430p-1F;  // binary32 nearest to ln 2 = 0x1.62e42fefa39efp-1
 inline constexpr float ln2_low = -0x1.05c610p-29F;
-/// Added to |v| < 2^22, leaves round(v) in the low bits; they survive a shift by 23, the rest of the pattern does not.
+/// Added to |v| < 2^22, leaves round(v) in the low bits; they survive a shift by 23, the rest of
+/// the pattern does not.
 inline constexpr float round_magic = 0x1.8p23F;
 inline constexpr int gate_shift = -24;
 inline constexpr float gate_scale = 0x1p-24F;
 
-constexpr float power_of_two(int n) { return std::bit_cast<float>(static_cast<std::uint32_t>(127 + n) << 23); }
+constexpr float power_of_two(int n) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(127 + n) << 23);
+}
 
 /// AVX2: n holds v + round_magic + ...; makes 2^(low bits).
 inline void power_from_magic(lanes& e, xb::Xmm const& n) {
@@ -28,9 +34,11 @@ inline void power_from_magic(lanes& e, xb::Xmm const& n) {
   e.a.vpaddd(n, n, e.a.constant(1));
 }
 
-/// The argument is reduced: x becomes the rest r times `sign`, and n the multiple of ln 2 with what 2^n is made from.
-/// AVX-512: n = round(sign x / ln 2). AVX2: n has that plus `shift` in its low bits; p is overwritten.
-inline void reduce(lanes& e, xb::Xmm const& x, xb::Xmm const& n, xb::Xmm const& p, float sign, int shift) {
+/// The argument is reduced: x becomes the rest r times `sign`, and n the multiple of ln 2 with what
+/// 2^n is made from. AVX-512: n = round(sign x / ln 2). AVX2: n has that plus `shift` in its low
+/// bits; p is overwritten.
+inline void reduce(lanes& e, xb::Xmm const& x, xb::Xmm const& n, xb::Xmm const& p, float sign,
+                   int shift) {
   auto& a = e.a;
   xb::Xmm whole = n;
   if (e.wide()) {
@@ -50,7 +58,9 @@ inline void reduce(lanes& e, xb::Xmm const& x, xb::Xmm const& n, xb::Xmm const& 
 /// p = scale e^(sign x), |x| <= ln 2 / 2. Fit exp5: 2^-23.2.
 inline void exp_polynomial(lanes& e, xb::Xmm const& p, xb::Xmm const& x, float sign, float scale) {
   float const odd = sign * scale;
-  e.horner(p, x, {odd * 0x1.1060d0p-7F, scale * 0x1.572c20p-5F, odd * 0x1.5557b6p-3F, scale * 0x1.fffdf8p-2F, odd, scale});
+  e.horner(p, x,
+           {odd * 0x1.1060d0p-7F, scale * 0x1.572c20p-5F, odd * 0x1.5557b6p-3F,
+            scale * 0x1.fffdf8p-2F, odd, scale});
 }
 
 /// d = 2^shift (1 + e^(-x)); x and n are overwritten. NaN stays. d, n: temporaries other than x.
@@ -92,7 +102,8 @@ inline void swish(lanes& e, xb::Xmm const& x, float alpha) {
 }
 
 /// x = e^(x + more), where `more` may be null and is small. n, p: temporaries.
-inline void exp_in(lanes& e, xb::Xmm const& x, xb::Xmm const& n, xb::Xmm const& p, xb::Xmm const* more = nullptr) {
+inline void exp_in(lanes& e, xb::Xmm const& x, xb::Xmm const& n, xb::Xmm const& p,
+                   xb::Xmm const* more = nullptr) {
   auto& a = e.a;
   if (!e.wide()) {
     e.at_most(x, 89, n);
@@ -129,8 +140,8 @@ inline void power_of_whole(lanes& e, xb::Xmm const& n, xb::Xmm const& t) {
   }
 }
 
-/// m / (m + 2) with m = e^2x - 1 = 2^n (e^2r - 1) + (2^n - 1), which does not cancel, and e^2r - 1 = r (2 + ...), |r| <=
-/// ln 2 / 4. Fit expm1_twice5: 2^-26.
+/// m / (m + 2) with m = e^2x - 1 = 2^n (e^2r - 1) + (2^n - 1), which does not cancel, and e^2r - 1
+/// = r (2 + ...), |r| <= ln 2 / 4. Fit expm1_twice5: 2^-26.
 inline void tanh(lanes& e, xb::Xmm const& x) {
   auto& a = e.a;
   xb::Xmm const n = e.t(0), m = e.t(1), sign = e.t(2);
@@ -139,8 +150,10 @@ inline void tanh(lanes& e, xb::Xmm const& x) {
   e.at_least(x, -9.02F, n);
   a.vmulps(n, x, a.constant(2 * log2_e));
   e.round(n, n);
-  a.vfmadd231ps(x, n, a.constant(-ln2_high / 2));  // n <= 26: what ln2_low would add is 2^-25 of e^2x at most
-  e.horner(m, x, {0x1.6b94dep-4F, 0x1.1226e0p-2F, 0x1.5556fap-1F, 0x1.5554b2p+0F, 0x1.fffffep+0F, 2});
+  a.vfmadd231ps(
+      x, n, a.constant(-ln2_high / 2));  // n <= 26: what ln2_low would add is 2^-25 of e^2x at most
+  e.horner(m, x,
+           {0x1.6b94dep-4F, 0x1.1226e0p-2F, 0x1.5556fap-1F, 0x1.5554b2p+0F, 0x1.fffffep+0F, 2});
   a.vmulps(m, m, x);
   power_of_whole(e, n, x);
   a.vsubps(x, n, a.constant(1));
@@ -150,7 +163,8 @@ inline void tanh(lanes& e, xb::Xmm const& x) {
   a.vorps(x, x, sign);  // the sums above made +0 of -0
 }
 
-/// x > 0 ? x : alpha (e^x - 1), with e^x - 1 = 2^n (e^r - 1) + (2^n - 1), which does not cancel. Fit exp6: 2^-28.
+/// x > 0 ? x : alpha (e^x - 1), with e^x - 1 = 2^n (e^r - 1) + (2^n - 1), which does not cancel.
+/// Fit exp6: 2^-28.
 inline void elu(lanes& e, xb::Xmm const& x, float alpha) {
   auto& a = e.a;
   xb::Xmm const z = e.t(0), n = e.t(1), p = e.t(2);
@@ -189,7 +203,8 @@ inline void mish(lanes& e, xb::Xmm const& x) {
   a.vmulps(x, x, m);
 }
 
-/// y = -2 log2(e) sqrt(2/pi) (x + 0.044715 x^3), and 1 / (1 + 2^y) is what x is multiplied by. f: a temporary.
+/// y = -2 log2(e) sqrt(2/pi) (x + 0.044715 x^3), and 1 / (1 + 2^y) is what x is multiplied by. f: a
+/// temporary.
 inline void gelu_tanh_exponent(lanes& e, xb::Xmm const& x, xb::Xmm const& y, xb::Xmm const& f) {
   auto& a = e.a;
   constexpr float c1 = -0x1.26aec2p+1F, c3 = -0x1.a5a7d0p-4F;
@@ -199,8 +214,8 @@ inline void gelu_tanh_exponent(lanes& e, xb::Xmm const& x, xb::Xmm const& y, xb:
   a.vmulps(y, y, x);
 }
 
-/// Below -1 the error of y, which grows with |y| up to 150, is what 2^-16 allows. Fits exp2_floor5, exp2_near5: 2^-23.6,
-/// 2^-23.3.
+/// Below -1 the error of y, which grows with |y| up to 150, is what 2^-16 allows. Fits exp2_floor5,
+/// exp2_near5: 2^-23.6, 2^-23.3.
 inline void gelu_tanh(lanes& e, xb::Xmm const& x) {
   auto& a = e.a;
   constexpr float s = gate_scale;
@@ -209,8 +224,9 @@ inline void gelu_tanh(lanes& e, xb::Xmm const& x) {
   gelu_tanh_exponent(e, x, y, f);
   if (e.wide()) {
     a.vreduceps(f, y, 0x09);  // y - floor(y); 0 of an infinity
-    e.horner(d, f, {s * 0x1.ebaaf0p-10F, s * 0x1.26bce2p-7F, s * 0x1.c9498ep-5F, s * 0x1.ebd6c4p-3F, s * 0x1.62e4eap-1F,
-                    s * 0x1.fffffep-1F});
+    e.horner(d, f,
+             {s * 0x1.ebaaf0p-10F, s * 0x1.26bce2p-7F, s * 0x1.c9498ep-5F, s * 0x1.ebd6c4p-3F,
+              s * 0x1.62e4eap-1F, s * 0x1.fffffep-1F});
     a.vscalefps(d, d, y);  // 2^floor(y)
     a.vaddps(d, d, a.constant(s));
   } else {
@@ -220,7 +236,8 @@ inline void gelu_tanh(lanes& e, xb::Xmm const& x) {
     a.vaddps(f, y, a.constant(magic));
     a.vsubps(d, f, a.constant(magic));
     a.vsubps(y, y, d);
-    e.horner(d, y, {0x1.5be724p-10F, 0x1.3ce940p-7F, 0x1.c6b6c0p-5F, 0x1.ebf9c0p-3F, 0x1.62e42ap-1F, 1});
+    e.horner(d, y,
+             {0x1.5be724p-10F, 0x1.3ce940p-7F, 0x1.c6b6c0p-5F, 0x1.ebf9c0p-3F, 0x1.62e42ap-1F, 1});
     power_from_magic(e, f);
     a.vfmadd213ps(d, f, a.constant(s));
   }
@@ -229,8 +246,9 @@ inline void gelu_tanh(lanes& e, xb::Xmm const& x) {
   a.vmulps(x, x, f);
 }
 
-/// For a value that is only stored as bf16, with AVX-512: to 2^-12. Fit exp2_floor3 (2^-13.7), vrcp14ps (2^-14). From
-/// -10.95 down the result rounds to -0, and the divisor, scaled, is still finite.
+/// For a value that is only stored as bf16, with AVX-512: to 2^-12. Fit exp2_floor3 (2^-13.7),
+/// vrcp14ps (2^-14). From -10.95 down the result rounds to -0, and the divisor, scaled, is still
+/// finite.
 inline void gelu_tanh_for_bf16(lanes& e, xb::Xmm const& x) {
   auto& a = e.a;
   constexpr float s = 0x1p-36F;

@@ -1,8 +1,10 @@
-// Words that emitters are written in: arithmetic on one vector of f32 lanes, the same for ymm and zmm.
+// Words that emitters are written in: arithmetic on one vector of f32 lanes, the same for ymm and
+// zmm.
 //
-// An emitter gets the register x that it works on in place, the temporaries and the mask register that its row of
-// jit/eltwise.hpp asks for, and says what is to be computed; whether a blend goes through a mask register or through
-// vblendvps is decided here. Constants are memory operands: a load costs no arithmetic slot, a register would.
+// An emitter gets the register x that it works on in place, the temporaries and the mask register
+// that its row of jit/eltwise.hpp asks for, and says what is to be computed; whether a blend goes
+// through a mask register or through vblendvps is decided here. Constants are memory operands: a
+// load costs no arithmetic slot, a register would.
 #pragma once
 
 #include <initializer_list>
@@ -16,7 +18,7 @@ namespace sinter::inline SINTER_ABI::jit {
 enum class compare : std::uint8_t {
   eq = 0x00,
   unordered = 0x03,
-  ne = 0x04,   ///< or unordered
+  ne = 0x04,  ///< or unordered
   lt = 0x11,
   le = 0x12,
   ge = 0x1d,
@@ -76,8 +78,8 @@ class lanes {
   }
 
   /// d = left `c` right ? yes : d. t is overwritten (AVX2).
-  void replace_where(xb::Xmm const& d, xb::Xmm const& left, compare c, xb::Operand const& right, xb::Xmm const& yes,
-                     xb::Xmm const& t) {
+  void replace_where(xb::Xmm const& d, xb::Xmm const& left, compare c, xb::Operand const& right,
+                     xb::Xmm const& yes, xb::Xmm const& t) {
     if (wide()) {
       a.vcmpps(k(), left, right, static_cast<std::uint8_t>(c));
       a.vmovaps(d | k(), yes);

@@ -1,8 +1,9 @@
 // Emitters around log(x): log, softplus, pow; and gelu_erf.
 //
-// log x = k ln 2 + log m with m in [3/4, 3/2), so that k is 0 around 1 and nothing cancels there; log m = t P(t), t = m - 1
-// exact. The significand comes from vgetmantps on AVX-512, from the bit pattern on AVX2 (denormals are scaled first).
-// Coefficients are from scripts/fit_eltwise.py, named in each place.
+// log x = k ln 2 + log m with m in [3/4, 3/2), so that k is 0 around 1 and nothing cancels there;
+// log m = t P(t), t = m - 1 exact. The significand comes from vgetmantps on AVX-512, from the bit
+// pattern on AVX2 (denormals are scaled first). Coefficients are from scripts/fit_eltwise.py, named
+// in each place.
 #pragma once
 
 #include <limits>
@@ -45,14 +46,16 @@ inline void log_in(lanes& e, xb::Xmm const& x, log_registers const& r) {
   auto& a = e.a;
   split(e, x, r);
   if (!e.wide()) {
-    // What the pattern cannot say, by way of the square root: NaN below 0, NaN and Inf as they are; and -Inf of 0.
+    // What the pattern cannot say, by way of the square root: NaN below 0, NaN and Inf as they are;
+    // and -Inf of 0.
     a.vsqrtps(r.rest, x);
     e.set(r.p, -std::numeric_limits<float>::infinity());
     a.vcmpps(x, x, a.constant(0), static_cast<std::uint8_t>(compare::eq));
     a.vblendvps(r.rest, r.rest, r.p, x);
   }
-  e.horner(r.p, r.t, {0x1.bb6a02p-5F, -0x1.ee3232p-4F, 0x1.32d592p-3F, -0x1.588644p-3F, 0x1.992230p-3F, -0x1.ffddaap-3F,
-                      0x1.5555e4p-2F, -0x1.000014p-1F, 1});
+  e.horner(r.p, r.t,
+           {0x1.bb6a02p-5F, -0x1.ee3232p-4F, 0x1.32d592p-3F, -0x1.588644p-3F, 0x1.992230p-3F,
+            -0x1.ffddaap-3F, 0x1.5555e4p-2F, -0x1.000014p-1F, 1});
   a.vmulps(r.t, r.t, r.p);
   a.vfmadd231ps(r.t, r.k, a.constant(ln2_high));  // its own error, 2^-28 of it, does not count
   a.vmovaps(x, r.t);
@@ -68,8 +71,8 @@ inline void log(lanes& e, xb::Xmm const& x) {
   log_in(e, x, {e.t(0), e.t(1), e.t(2), e.wide() ? e.t(2) : e.t(3)});
 }
 
-/// (max(z, 0) + log(1 + e^-|z|)) / alpha with z = alpha x, where the first part is x or 0 without a product that might
-/// overflow; log(1 + E) = E P(E) / Q(E). Fit log1p3_3: 2^-28.
+/// (max(z, 0) + log(1 + e^-|z|)) / alpha with z = alpha x, where the first part is x or 0 without a
+/// product that might overflow; log(1 + E) = E P(E) / Q(E). Fit log1p3_3: 2^-28.
 inline void softplus(lanes& e, xb::Xmm const& x, float alpha) {
   auto& a = e.a;
   xb::Xmm const z = e.t(0), p = e.t(1), q = e.t(2);
@@ -123,9 +126,9 @@ inline void root_power(lanes& e, xb::Xmm const& x, float alpha, float beta) {
   if (alpha != 1) a.vmulps(x, x, a.constant(alpha));
 }
 
-/// x = x^beta for x from 2^-149 to the largest float. The logarithm is taken in two pieces, since its error is multiplied
-/// by beta log x, up to 100: log(1 + t) = (t - t^2 / 2) + t^3 Q(t), and what each sum and product loses is carried along.
-/// Fit log_rest7: 2^-27.6.
+/// x = x^beta for x from 2^-149 to the largest float. The logarithm is taken in two pieces, since
+/// its error is multiplied by beta log x, up to 100: log(1 + t) = (t - t^2 / 2) + t^3 Q(t), and
+/// what each sum and product loses is carried along. Fit log_rest7: 2^-27.6.
 inline void power_in_two_pieces(lanes& e, xb::Xmm const& x, float beta) {
   auto& a = e.a;
   constexpr float high = 0x1.62e4p-1F, low = 0x1.7f7d1cp-20F;  // ln 2; k high is exact
@@ -134,8 +137,9 @@ inline void power_in_two_pieces(lanes& e, xb::Xmm const& x, float beta) {
   a.vmulps(h, t, t);
   a.vmovaps(x, t);
   a.vfmsub213ps(x, t, h);  // t^2 = h + x
-  e.horner(p, t, {-0x1.714104p-5F, 0x1.aca3ccp-4F, -0x1.0d9402p-3F, 0x1.2885e2p-3F, -0x1.54eed4p-3F, 0x1.996970p-3F,
-                  -0x1.000044p-2F, 0x1.5555a4p-2F});
+  e.horner(p, t,
+           {-0x1.714104p-5F, 0x1.aca3ccp-4F, -0x1.0d9402p-3F, 0x1.2885e2p-3F, -0x1.54eed4p-3F,
+            0x1.996970p-3F, -0x1.000044p-2F, 0x1.5555a4p-2F});
   a.vmulps(q, t, h);
   a.vmulps(p, p, q);
   a.vfmadd231ps(p, x, a.constant(-0.5F));
@@ -195,7 +199,8 @@ inline void pow(lanes& e, xb::Xmm const& x, float alpha, float beta) {
     a.vandps(t, given, a.constant(-0.0F));
     a.vorps(x, x, t);
   } else if (!is_integer(beta)) {
-    // NaN below 0, but for -Inf, which is as Inf (C's pow): a - a + a is a where a is finite, NaN of an infinity.
+    // NaN below 0, but for -Inf, which is as Inf (C's pow): a - a + a is a where a is finite, NaN
+    // of an infinity.
     e.set_bits(special, 0x7fc00000U);
     a.vsubps(t, given, given);
     a.vaddps(t, t, given);
@@ -204,9 +209,10 @@ inline void pow(lanes& e, xb::Xmm const& x, float alpha, float beta) {
   if (alpha != 1) a.vmulps(x, x, a.constant(alpha));
 }
 
-/// max(x, 0) - t g with t = |x|, g = 1 - Phi(t) = e^(-t^2 / 2) R(t). R(t) = 1/2 + t N(t) / Q(t), so that rounding errors of
-/// the quotient fade with t. Fits mills_rest3_4: 2^-27 for t <= 1; exp2_floor6, exp2_near6: 2^-28. The power is scaled by
-/// 2^24 and R by 2^-24, so that no factor is denormal before g is.
+/// max(x, 0) - t g with t = |x|, g = 1 - Phi(t) = e^(-t^2 / 2) R(t). R(t) = 1/2 + t N(t) / Q(t), so
+/// that rounding errors of the quotient fade with t. Fits mills_rest3_4: 2^-27 for t <= 1;
+/// exp2_floor6, exp2_near6: 2^-28. The power is scaled by 2^24 and R by 2^-24, so that no factor is
+/// denormal before g is.
 inline void gelu_erf(lanes& e, xb::Xmm const& x) {
   auto& a = e.a;
   constexpr float s = 0x1p-24F, big = 0x1p24F;
@@ -217,7 +223,8 @@ inline void gelu_erf(lanes& e, xb::Xmm const& x) {
     a.vminps(t, t, a.constant(14.5F));  // a NaN is lost here and kept in max(x, 0)
   };
   set_t();
-  e.horner(g, t, {s * -0x1.e5b1e2p-7F, s * -0x1.ba3ef0p-4F, s * -0x1.499972p-2F, s * -0x1.988448p-2F});
+  e.horner(g, t,
+           {s * -0x1.e5b1e2p-7F, s * -0x1.ba3ef0p-4F, s * -0x1.499972p-2F, s * -0x1.988448p-2F});
   e.horner(f, t, {0x1.e5b600p-6F, 0x1.ea9a0ap-3F, 0x1.abd8e2p-1F, 0x1.6ef7e0p+0F, 1});
   a.vdivps(g, g, f);
   a.vfmadd213ps(g, t, a.constant(s * 0.5F));
@@ -225,8 +232,9 @@ inline void gelu_erf(lanes& e, xb::Xmm const& x) {
   a.vmulps(t, t, a.constant(-half_log2_e));
   if (e.wide()) {
     a.vreduceps(f, t, 0x09);
-    e.horner(p, f, {big * 0x1.c4456ep-13F, big * 0x1.47373ap-10F, big * 0x1.3cfd82p-7F, big * 0x1.c68af6p-5F,
-                    big * 0x1.ebfd3ap-3F, big * 0x1.62e42cp-1F, big});
+    e.horner(p, f,
+             {big * 0x1.c4456ep-13F, big * 0x1.47373ap-10F, big * 0x1.3cfd82p-7F,
+              big * 0x1.c68af6p-5F, big * 0x1.ebfd3ap-3F, big * 0x1.62e42cp-1F, big});
     a.vscalefps(p, p, t);
   } else {
     constexpr float magic = round_magic + 24;
@@ -234,7 +242,9 @@ inline void gelu_erf(lanes& e, xb::Xmm const& x) {
     a.vaddps(f, t, a.constant(magic));
     a.vsubps(p, f, a.constant(magic));
     a.vsubps(t, t, p);
-    e.horner(p, t, {0x1.417a84p-13F, 0x1.5f094ap-10F, 0x1.3b2dd2p-7F, 0x1.c6af7ap-5F, 0x1.ebfbdcp-3F, 0x1.62e430p-1F, 1});
+    e.horner(p, t,
+             {0x1.417a84p-13F, 0x1.5f094ap-10F, 0x1.3b2dd2p-7F, 0x1.c6af7ap-5F, 0x1.ebfbdcp-3F,
+              0x1.62e430p-1F, 1});
     power_from_magic(e, f);
     a.vmulps(p, p, f);
   }

@@ -1,10 +1,11 @@
 // The walk of an epilogue over one block: which register holds which value, and when.
 //
-// A value lives in a register from its step to its last reader; a step works in place on its first argument if that dies
-// there, else on a copy. The same rules, without code, give the number of registers that a chain needs. A block that
-// leaves fewer free ones lets its last accumulators wait in scratch memory; they come back when their turn is, and by
-// then registers of stored accumulators are free. Addresses are kept in general registers as far as there are any and
-// formed anew for each access beyond that. Knows nothing of how the sums were made.
+// A value lives in a register from its step to its last reader; a step works in place on its first
+// argument if that dies there, else on a copy. The same rules, without code, give the number of
+// registers that a chain needs. A block that leaves fewer free ones lets its last accumulators wait
+// in scratch memory; they come back when their turn is, and by then registers of stored
+// accumulators are free. Addresses are kept in general registers as far as there are any and formed
+// anew for each access beyond that. Knows nothing of how the sums were made.
 #pragma once
 
 #include <array>
@@ -12,72 +13,10 @@
 
 #include "../plan/chain.hpp"
 #include "eltwise.hpp"
+#include "epilogue_needs.hpp"
 #include "operand.hpp"
 
 namespace sinter::inline SINTER_ABI::jit {
-
-/// What the emission of one step needs, seen from the chain alone.
-struct step_needs {
-  bool in_place = false;  ///< works on the register of its first argument
-  bool swapped = false;   ///< works on its second one: add and mul whose first argument does not die
-  int loads = 0;          ///< arguments (beside the one worked on) that may want a register of their own
-  int temporaries = 0;
-};
-
-constexpr int last_reader(chain const& c, int value) {
-  for (output const& o : c.outputs)
-    if (o.value == step_ref(value)) return c.steps.ssize();
-  int last = value;
-  for (int i = 0; i < c.steps.ssize(); ++i)
-    for (value_ref v : c.steps[i].args)
-      if (v == step_ref(value)) last = i;
-  return last;
-}
-constexpr int arity_of(step const& s) { return row_of(s.code).arity; }
-/// Step i is the last reader of its argument j, and reads it once.
-constexpr bool dies_at(chain const& c, int i, int j) {
-  step const& s = c.steps[i];
-  if (s.args[j].kind != value_kind::step || last_reader(c, s.args[j].index) != i) return false;
-  int reads = 0;
-  for (int k = 0; k < arity_of(s); ++k) reads += s.args[k] == s.args[j] ? 1 : 0;
-  return reads == 1;
-}
-
-constexpr step_needs needs_of(chain const& c, int i, isa level) {
-  step const& s = c.steps[i];
-  step_needs n;
-  n.in_place = dies_at(c, i, 0);
-  n.swapped = !n.in_place && (s.code == op::add || s.code == op::mul) && dies_at(c, i, 1);
-  for (int j = 0; j < arity_of(s); ++j)
-    if (j != (n.swapped ? 1 : 0) && s.args[j].kind != value_kind::step) ++n.loads;
-  n.temporaries = temporaries_of(s.code, level);
-  if (s.rounded) n.temporaries = n.temporaries > 2 ? n.temporaries : 2;
-  return n;
-}
-
-/// Vector registers that the walk wants beside the accumulator it is at.
-constexpr int epilogue_needs(chain const& c, int anchor, isa level) {
-  int most = 0, live = anchor >= 0 ? 1 : 0;
-  if (anchor >= 0 && c.steps[anchor].rounded) most = 1 + temporaries_of(op::cast, level);
-  for (int i = anchor + 1; i < c.steps.ssize(); ++i) {
-    step_needs const n = needs_of(c, i, level);
-    bool const works_on_argument = n.in_place || n.swapped;
-    int const now = live + (works_on_argument ? 0 : 1) + n.loads + n.temporaries;
-    most = now > most ? now : most;
-    live += works_on_argument ? 0 : 1;
-    for (int v = anchor < 0 ? 0 : anchor; v < i; ++v) {
-      bool read = false;
-      for (int j = 0; j < arity_of(c.steps[i]); ++j) read = read || c.steps[i].args[j] == step_ref(v);
-      bool const worked_on = works_on_argument && c.steps[i].args[n.swapped ? 1 : 0] == step_ref(v);
-      if (read && !worked_on && last_reader(c, v) == i) --live;
-    }
-  }
-  for (output const& o : c.outputs) {
-    int const now = live + 1 + operand_code::store_temporaries(o.type, level);  // 1: an output stored in two dtypes
-    most = now > most ? now : most;
-  }
-  return most > 0 ? most - 1 : 0;
-}
 
 class epilogue_walk {
  public:
@@ -117,7 +56,8 @@ class epilogue_walk {
   }
 
  private:
-  /// How an operand or output is addressed: by a register that moves from row to row, or anew each time.
+  /// How an operand or output is addressed: by a register that moves from row to row, or anew each
+  /// time.
   struct pointer {
     block_access access;
     bool used = false;
@@ -125,7 +65,7 @@ class epilogue_walk {
     bool moves = false;
   };
 
-  // ---- before the first vector ------------------------------------------------------------------------------------
+  // ---- before the first vector ---------------------------------------------------------------
 
   void prepare_masks() {
     if (!a_.masks()) return;
@@ -165,7 +105,9 @@ class epilogue_walk {
     constexpr extent limit = (std::numeric_limits<std::int32_t>::max)() / 64;
     return stride != dynamic && stride >= -limit && stride <= limit;
   }
-  xb::Address frame_at(std::int32_t offset) { return a_.qword[assembler::at(block_.frame, offset)]; }
+  xb::Address frame_at(std::int32_t offset) {
+    return a_.qword[assembler::at(block_.frame, offset)];
+  }
   void load_origin(xb::Reg64 const& r, block_access const& access) {
     access.origin_register >= 0 ? a_.mov(r, assembler::general(access.origin_register))
                                 : a_.mov(r, frame_at(access.origin_at));
@@ -181,12 +123,14 @@ class epilogue_walk {
       if (p.moves) add_stride(assembler::general(p.reg), p.access);
   }
 
-  // ---- accumulators that wait -------------------------------------------------------------------------------------
+  // ---- accumulators that wait ----------------------------------------------------------------
 
   xb::Address waiting_place(int i) {
-    return a_.ptr[assembler::at(block_.stack_register, block_.stack_at + i * vector_bytes_of(block_.level))];
+    return a_.ptr[assembler::at(block_.stack_register,
+                                block_.stack_at + i * vector_bytes_of(block_.level))];
   }
-  /// Stores as many of the last accumulators as registers are missing, and frees theirs. Gives their number.
+  /// Stores as many of the last accumulators as registers are missing, and frees theirs. Gives
+  /// their number.
   int put_aside(int total) {
     int waiting = 0;
     for (int nth = total - 1; nth > 0 && vectors_.count() < needed_; --nth, ++waiting) {
@@ -197,7 +141,7 @@ class epilogue_walk {
     return waiting;
   }
 
-  // ---- one vector -------------------------------------------------------------------------------------------------
+  // ---- one vector ----------------------------------------------------------------------------
 
   void one_vector(int row, int vector, int own) {
     row_ = row;
@@ -231,17 +175,19 @@ class epilogue_walk {
     } else if (arity_of(s) == 2) {
       value_ref const v = s.args[second];
       if (eltwise_of(s.code).memory && reads_as_memory(v)) {
-        xb::Address const b = v.kind == value_kind::constant ? a_.constant(chain_.constants[int{v.index}])
-                                                             : operand_memory(v.index);
+        xb::Address const b = v.kind == value_kind::constant
+                                  ? a_.constant(chain_.constants[int{v.index}])
+                                  : operand_memory(v.index);
         with_temporaries(n.temporaries, [&](eltwise_code& e, auto) { e.binary(s.code, x, b); });
       } else {
         int const b = in_register(v, loaded[1]);
-        with_temporaries(n.temporaries, [&](eltwise_code& e, auto) { e.binary(s.code, x, a_.vec(b)); });
+        with_temporaries(n.temporaries,
+                         [&](eltwise_code& e, auto) { e.binary(s.code, x, a_.vec(b)); });
       }
     } else if (s.code == op::cast) {
       round(s.to, x);
     } else {
-      with_temporaries(n.temporaries, [&](eltwise_code& e, auto) { 
+      with_temporaries(n.temporaries, [&](eltwise_code& e, auto) {
         e.unary(s.code, s.alpha, s.beta, x, only_stored_as_bf16(i));
       });
     }
@@ -263,7 +209,8 @@ class epilogue_walk {
     step const& s = chain_.steps[i];
     for (int j = 0; j < arity_of(s); ++j) {
       value_ref const v = s.args[j];
-      if (v.kind != value_kind::step || last_[index(v.index)] != i || held_[index(v.index)] < 0) continue;
+      if (v.kind != value_kind::step || last_[index(v.index)] != i || held_[index(v.index)] < 0)
+        continue;
       if (held_[index(v.index)] != x) give(held_[index(v.index)]);
       held_[index(v.index)] = -1;
     }
@@ -287,19 +234,23 @@ class epilogue_walk {
         x = copy;
       }
       block_access const& access = block_.outputs[o];
-      with_temporaries(operand_code::store_temporaries(access.type, block_.level), [&](eltwise_code&, auto temporaries) {
-        memory_.store(access.type, x, where(pointers_[index(chain_.operands.ssize() + o)]), count(), temporaries, mask_);
-      });
+      with_temporaries(operand_code::store_temporaries(access.type, block_.level),
+                       [&](eltwise_code&, auto temporaries) {
+                         memory_.store(access.type, x,
+                                       where(pointers_[index(chain_.operands.ssize() + o)]),
+                                       count(), temporaries, mask_);
+                       });
       give(x);
       if (!again) held_[index(value)] = -1;
     }
   }
 
-  // ---- registers --------------------------------------------------------------------------------------------------
+  // ---- registers -----------------------------------------------------------------------------
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
-  /// The accumulator's own register is never in the pool while its vector is worked on, so it is handed out here.
+  /// The accumulator's own register is never in the pool while its vector is worked on, so it is
+  /// handed out here.
   int take() {
     if (own_used_) return vectors_.take();
     own_used_ = true;
@@ -322,17 +273,19 @@ class epilogue_walk {
     for (int i = 0; i < n; ++i) give(t[index(i)]);
   }
   void round(dtype t, int x) {
-    with_temporaries(temporaries_of(op::cast, block_.level),
-                     [&](eltwise_code&, auto temporaries) { memory_.round(t, x, temporaries, mask_); });
+    with_temporaries(temporaries_of(op::cast, block_.level), [&](eltwise_code&, auto temporaries) {
+      memory_.round(t, x, temporaries, mask_);
+    });
   }
 
-  // ---- arguments --------------------------------------------------------------------------------------------------
+  // ---- arguments -----------------------------------------------------------------------------
 
   lane_count count() const {
     return block_.has_tail(vector_) ? lane_count{block_.tail_lanes, tail_mask_} : lane_count{};
   }
 
-  /// A memory operand of an arithmetic instruction reads a full vector: f32, unit columns, no tail; or one element.
+  /// A memory operand of an arithmetic instruction reads a full vector: f32, unit columns, no tail;
+  /// or one element.
   bool reads_as_memory(value_ref v) const {
     if (v.kind == value_kind::constant) return true;
     if (v.kind != value_kind::operand) return false;
@@ -349,7 +302,8 @@ class epilogue_walk {
   /// x = the value.
   void bring(int x, value_ref v) {
     if (v.kind == value_kind::step) return a_.vmovaps(a_.vec(x), a_.vec(held_[index(v.index)]));
-    if (v.kind == value_kind::constant) return lanes(a_, {}, mask_).set(a_.vec(x), chain_.constants[int{v.index}]);
+    if (v.kind == value_kind::constant)
+      return lanes(a_, {}, mask_).set(a_.vec(x), chain_.constants[int{v.index}]);
     block_access const& access = block_.operands[int{v.index}];
     place const p = where(pointers_[index(v.index)]);
     access.across == columns::unit ? memory_.load(access.type, x, p, count())

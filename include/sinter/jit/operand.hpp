@@ -1,9 +1,10 @@
 // Loads and stores of one vector of values: conversion to and from f32, broadcast, tails.
 //
-// Nothing here reads or writes a byte beyond the elements that are asked for, and no instruction with a full-width
-// memory operand stands where a tail is: masks on AVX-512; on AVX2 vmaskmovps for 32-bit and pieces of 8, 4 and 2 bytes
-// for 16-bit elements. Lanes beyond a tail hold 0 after a load. Rounding is to nearest even; a NaN stays one.
-// vcvtneps2bf16 flushes denormals, the integer sequence of the lower levels keeps them: docs/precision.md.
+// Nothing here reads or writes a byte beyond the elements that are asked for, and no instruction
+// with a full-width memory operand stands where a tail is: masks on AVX-512; on AVX2 vmaskmovps for
+// 32-bit and pieces of 8, 4 and 2 bytes for 16-bit elements. Lanes beyond a tail hold 0 after a
+// load. Rounding is to nearest even; a NaN stays one. vcvtneps2bf16 flushes denormals, the integer
+// sequence of the lower levels keeps them: docs/precision.md.
 #pragma once
 
 #include "assembler.hpp"
@@ -72,8 +73,8 @@ class operand_code {
     }
   }
 
-  /// Stores the first lanes of `from`, rounded to t. `from` and the temporaries are overwritten. `mask` (AVX-512 below
-  /// BF16, else unused) is overwritten as well.
+  /// Stores the first lanes of `from`, rounded to t. `from` and the temporaries are overwritten.
+  /// `mask` (AVX-512 below BF16, else unused) is overwritten as well.
   void store(dtype t, int from, place p, lane_count n, std::span<int const> temporaries, int mask) {
     if (t == dtype::f32) return store_f32(from, p, n, temporaries);
     if (t == dtype::bf16) to_bf16(from, temporaries, mask);
@@ -85,7 +86,8 @@ class operand_code {
         n.all() ? a_.vmovdqu16(at(p), a_.half(from))
                 : a_.vmovdqu16(at(p) | assembler::mask(n.mask), a_.half(from));
       else
-        n.all() ? a_.vpmovdw(at(p), a_.vec(from)) : a_.vpmovdw(at(p) | assembler::mask(n.mask), a_.vec(from));
+        n.all() ? a_.vpmovdw(at(p), a_.vec(from))
+                : a_.vpmovdw(at(p) | assembler::mask(n.mask), a_.vec(from));
       return;
     }
     if (t == dtype::f16) {
@@ -169,8 +171,8 @@ class operand_code {
     if (lanes - done >= 1) a_.vpextrw(at(p, 2 * done), x, static_cast<std::uint8_t>(done));
   }
 
-  /// With BF16: the lower half of x holds the packed result. Else each lane holds its result in the lower 16 bits:
-  /// x + 0x7fff + (bit 16 of x), shifted; a NaN is made quiet instead.
+  /// With BF16: the lower half of x holds the packed result. Else each lane holds its result in the
+  /// lower 16 bits: x + 0x7fff + (bit 16 of x), shifted; a NaN is made quiet instead.
   void to_bf16(int x, std::span<int const> temporaries, int mask) {
     xb::Xmm const v = a_.vec(x);
     if (includes(a_.level(), isa::avx512_bf16)) return a_.vcvtneps2bf16(a_.half(x), v);

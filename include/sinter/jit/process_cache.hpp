@@ -17,7 +17,8 @@ inline code_cache<machine_code>& process_cache() {
   return cache;
 }
 
-/// What dumps and profiles call a kernel: the level, then the problem that it was first generated for.
+/// What dumps and profiles call a kernel: the level, then the problem that it was first generated
+/// for.
 inline std::string profile_name(isa level, problem const& p) {
   return std::string(name_of(level)) + " " + text(p);
 }

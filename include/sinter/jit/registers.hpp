@@ -1,8 +1,9 @@
-// Registers on loan: a pool of one class of registers, and leases that give their register back by themselves.
+// Registers on loan: a pool of one class of registers, and leases that give their register back by
+// themselves.
 //
-// A lease is the only way to name a register that somebody else may want too; so no register has two meanings at a
-// time. An empty pool is a programming error (the budget below rules it out) and ends the process, as an index past
-// the end of an inline_vector does.
+// A lease is the only way to name a register that somebody else may want too; so no register has
+// two meanings at a time. An empty pool is a programming error (the budget below rules it out) and
+// ends the process, as an index past the end of an inline_vector does.
 #pragma once
 
 #include <bit>
@@ -55,7 +56,8 @@ class register_pool {
 class register_lease {
  public:
   constexpr explicit register_lease(register_pool& pool) : pool_(&pool), index_(pool.take()) {}
-  constexpr register_lease(register_pool& pool, int index) : pool_(&pool), index_(pool.take(index)) {}
+  constexpr register_lease(register_pool& pool, int index)
+      : pool_(&pool), index_(pool.take(index)) {}
   constexpr register_lease(register_lease&& other) noexcept
       : pool_(std::exchange(other.pool_, nullptr)), index_(other.index_) {}
   register_lease& operator=(register_lease&&) = delete;
