@@ -8,6 +8,8 @@
 // the layout of activations is guessed. The table of what post-ops can say is in onednn_postops.hpp.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -135,11 +137,16 @@ class onednn_kernel final : public kernel, public std::enable_shared_from_this<o
     }
     return true;
   }
+  /// Never given twice, as an address might be.
+  static std::uint64_t next_number() {
+    static std::atomic<std::uint64_t> last{0};
+    return ++last;
+  }
   /// Two kernels whose texts are equal share a packed weight; a layout without a text is this kernel's own.
   std::string packed_text() const {
     std::string text = onednn::text_of(schedule_.packed_weight.get());
     if (!text.empty()) return text;
-    return "kernel " + std::to_string(reinterpret_cast<std::uintptr_t>(this));
+    return "kernel " + std::to_string(number_);
   }
   /// `d` in oneDNN's order of axes: that of the contraction for its weight, else its own.
   onednn::layout pack_layout(int operand, tensor_desc const& d) const {
@@ -188,6 +195,7 @@ class onednn_kernel final : public kernel, public std::enable_shared_from_this<o
 
   problem problem_;
   onednn::schedule schedule_;
+  std::uint64_t const number_ = next_number();
 };
 
 inline onednn_invocation::onednn_invocation(std::shared_ptr<onednn_kernel const> k)
