@@ -2,8 +2,8 @@
 //
 // A call walks images, blocks of pixels whose inputs fit a cache, groups, panels of output channels
 // and strips; the innermost step, a strip times a panel, is generated code. Where the source has
-// another dtype than the code reads, a block's inputs are converted to scratch first. Rules, plan
-// and packing: backend/jit_conv_plan.hpp.
+// another dtype than the code reads, a block's inputs are converted to scratch first. Rules and
+// plan: backend/jit_conv_plan.hpp.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 #include "../jit/process_cache.hpp"
 #include "../plan/text.hpp"
 #include "backend.hpp"
-#include "jit_conv_plan.hpp"
+#include "jit_conv_pack.hpp"
 
 namespace sinter::inline SINTER_ABI::jit {
 
@@ -45,14 +45,38 @@ class conv_invocation final : public invocation {
   }
 
  private:
+  struct panel {
+    conv_entry entry = nullptr;
+    extent bytes = 0, run_bytes = 0;
+  };
+  /// Panels of a kind of run: where the first group's are in a packed weight, bytes from group to group.
+  struct panels_of_run {
+    extent at = 0, group_bytes = 0;
+  };
+  struct prepared_strip {
+    conv_strip strip;
+    conv_run run = conv_run::pixel;
+    row_split split;
+  };
+  static constexpr std::size_t most_strips = 32;
+
   conv_invocation(std::shared_ptr<conv_code const> built, buffer memory)
       : invocation(&run_all),
         built_(std::move(built)),
         plan_(built_->plan),
         memory_(std::move(memory)),
-        frame_(*new (memory_.data()) conv_frame) {
-    for (int i = 0; i < conv_kernels; ++i)
-      if (built_->code[i]) entries_[i] = built_->code[i]->entry<conv_entry>();
+        frame_(*new (memory_.data()) conv_frame),
+        far_(plan_.packed_bytes() > detail::near_bytes) {
+    for (conv_run r : {conv_run::pixel, conv_run::kernel_row}) {
+      panel_layout const panels = plan_.panels(r);
+      runs_[static_cast<int>(r)] = {plan_.panels_at(r, 0), panels.bytes()};
+      for (bool tail : {false, true}) {
+        extent const bytes = panels.panel_bytes(tail ? panels.tail_vectors() : tile_vectors);
+        int const i = conv_kernel_index(r, tail);
+        panels_[i] = {nullptr, bytes, plan_.runs(r) > 0 ? bytes / plan_.runs(r) : 0};
+        if (built_->code[i]) panels_[i].entry = built_->code[i]->entry<conv_entry>();
+      }
+    }
   }
 
   static sinter::code run_all(invocation& self) noexcept {
@@ -71,65 +95,62 @@ class conv_invocation final : public invocation {
     row_ = geometry_.src.row;
     column_ = geometry_.src.column;
     if (plan_.copied) copy_inputs(inputs_of(geometry_, b));
-    extent const group_bytes = plan_.pixel_bytes / plan_.groups;
-    for (extent group = 0; group < plan_.groups; ++group) {
-      one_group(group, b);
-      source_ += group_bytes;
-    }
+    int const tile = tile_rows(plan_.level);
+    strips_.clear();
+    for_each_strip(geometry_.y, geometry_.x, b, tile, [&](conv_strip const& s) {
+      if (strips_.size() == most_strips) one_batch(b);
+      strips_.push_back({s, run_of(plan_, geometry_, s), split_rows(s.pixels, tile)});
+    });
+    one_batch(b);
   }
 
-  void one_group(extent group, conv_block const& b) noexcept {
-    panel_layout const panels = plan_.panels(conv_run::pixel);
-    extent const width = panels.width();
-    for (extent first = 0; first < plan_.out; first += width) {
-      bool const tail = first + width > plan_.out;
-      int const vectors = tail ? panels.tail_vectors() : tile_vectors;
-      for (conv_run r : {conv_run::pixel, conv_run::kernel_row}) {
-        panel_layout const of_run = plan_.panels(r);
-        kernels_[static_cast<int>(r)] = {
-            entries_[conv_kernel_index(r, tail)],
-            moved(args_.operands[plan_.weight],
-                  plan_.panels_at(r, group) + first / width * of_run.panel_bytes(tile_vectors)),
-            of_run.panel_bytes(vectors) / plan_.runs(r)};
+  /// All groups, panels and images of the strips at hand.
+  void one_batch(conv_block const& b) noexcept {
+    extent const width = tile_columns(plan_.level);
+    channel_ = 0;
+    for (extent group = 0; group < plan_.groups; ++group)
+      for (extent first = 0, nth = 0; first < plan_.out; first += width, ++nth) {
+        extent const columns = std::min(width, plan_.out - first);
+        tail_ = columns < width;
+        for (int r = 0; r < 2; ++r)
+          panel_[r] =
+              moved(args_.operands[plan_.weight],
+                    runs_[r].at + group * runs_[r].group_bytes + nth * panels_[2 * r].bytes);
+        bool const last = first + width >= plan_.out && group + 1 == plan_.groups;
+        frame_.ahead = frame_.ahead_first = far_ && !last ? panels_[tail_ ? 1 : 0].bytes : 0;
+        frame_.ahead_end = frame_.ahead + prefetching_tiles * cache_line;
+        std::byte const* source = source_ + group * (plan_.pixel_bytes / plan_.groups);
+        for (image_ = b.image0; image_ < b.image1; ++image_, source += geometry_.src.image)
+          for (prepared_strip const& s : strips_) one_strip(s, source);
+        channel_ += columns;
       }
-      channel_ = group * plan_.out + first;
-      bool const last = first + width >= plan_.out && group + 1 == plan_.groups;
-      bool const prefetch = !last && plan_.packed_bytes() > detail::near_bytes;
-      frame_.ahead = frame_.ahead_first = prefetch ? panels.panel_bytes(vectors) : 0;
-      frame_.ahead_end = frame_.ahead + prefetching_tiles * cache_line;
-      std::byte const* const first_image = source_;
-      for (image_ = b.image0; image_ < b.image1; ++image_, source_ += geometry_.src.image)
-        for_each_strip(geometry_.y, geometry_.x, b, tile_rows(plan_.level),
-                       [&](conv_strip const& s) { one_strip(s); });
-      source_ = first_image;
-    }
+    strips_.clear();
   }
 
-  void one_strip(conv_strip const& s) noexcept {
+  void one_strip(prepared_strip const& prepared, std::byte const* source) noexcept {
     conv_geometry const& g = geometry_;
-    conv_run const r = run_of(plan_, g, s);
-    panel const& of = kernels_[static_cast<int>(r)];
-    bool const pixel = r == conv_run::pixel;
+    conv_strip const& s = prepared.strip;
+    panel const& of = panels_[conv_kernel_index(prepared.run, tail_)];
+    bool const pixel = prepared.run == conv_run::pixel;
     extent const row = g.y.dilation * row_, column = g.x.dilation * column_;
-    frame_.a = moved(source_, (g.y.start(s.y) * row_ + s.rows.first * row) +
-                                  (g.x.start(s.x) * column_ + s.columns.first * column));
+    frame_.a = moved(source, (g.y.start(s.y) * row_ + s.rows.first * row) +
+                                 (g.x.start(s.x) * column_ + s.columns.first * column));
     extent const below = g.y.stride * row_, beside = g.x.stride * column_;
     frame_.lda = s.down ? below : beside;
     frame_.a_line = s.down ? beside : below;
     frame_.lines = s.lines;
     extent const skipped = pixel ? plan_.kernel_columns - s.columns.count() : 0;
-    frame_.b =
-        moved(of.data, of.run_bytes * (pixel ? s.rows.first * plan_.kernel_columns + s.columns.first
-                                             : s.rows.first));
+    extent const first_run =
+        pixel ? s.rows.first * plan_.kernel_columns + s.columns.first : s.rows.first;
+    frame_.b = panel_[static_cast<int>(prepared.run)] + first_run * of.run_bytes;
     frame_.b_row = skipped * of.run_bytes;
     frame_.tap_rows = s.columns.count() > 0 ? s.rows.count() : 0;
     frame_.tap_columns = pixel ? s.columns.count() : 1;
     frame_.a_column = pixel ? column : 0;
     frame_.a_row = row - frame_.tap_columns * frame_.a_column;
-    row_split const split = split_rows(s.pixels, tile_rows(plan_.level));
-    frame_.blocks = split.blocks;
-    frame_.low_blocks = split.low_blocks;
-    frame_.high = split.high;
+    frame_.blocks = prepared.split.blocks;
+    frame_.low_blocks = prepared.split.low_blocks;
+    frame_.high = prepared.split.high;
     for (int i = 0; i < plan_.accesses.ssize(); ++i) {
       conv_access const& access = plan_.accesses[i];
       conv_geometry::strides const& at = g.accesses[i];
@@ -166,26 +187,26 @@ class conv_invocation final : public invocation {
     copy_rows(plan_.kind, to, {from, src_type_, 0, 1}, 1, plan_.in);
   }
 
-  struct panel {
-    conv_entry entry = nullptr;
-    void const* data = nullptr;
-    extent run_bytes = 0;
-  };
-
   std::shared_ptr<conv_code const> built_;
   conv_plan const& plan_;
   buffer memory_;
   conv_frame& frame_;
-  conv_entry entries_[conv_kernels] = {};
+  bool far_;  ///< weights are prefetched
+  panels_of_run runs_[2];
+  panel panels_[conv_kernels];
   call_args args_;
   conv_geometry geometry_;
   block_extents block_;
   bool empty_ = true;
   dtype src_type_ = dtype::f32;
-  // Of the block at hand: the source as the code reads it.
-  extent image_ = 0, row_ = 0, column_ = 0, channel_ = 0;
+  // Of the block at hand: the source as the code reads it, and strips.
   std::byte const* source_ = nullptr;
-  panel kernels_[2];
+  extent row_ = 0, column_ = 0;
+  inline_vector<prepared_strip, most_strips> strips_;
+  // Of the panel at hand.
+  std::byte const* panel_[2] = {};
+  bool tail_ = false;
+  extent image_ = 0, channel_ = 0;
 };
 
 class conv_kernel final : public kernel {
@@ -204,9 +225,10 @@ class conv_kernel final : public kernel {
   }
   std::string layout_key(int) const override {
     conv_plan const& plan = built_->plan;
-    return "jit:conv:" + std::string(row_of(plan.kind).name) + ":" +
-           std::to_string(tile_columns(plan.level)) + ":" + to_string(weight_desc().dims) + ":" +
-           std::to_string(plan.groups) + (plan.both_packed() ? ":rows" : "");
+    return "jit:conv:" + std::string(name_of(weight_desc().type)) + ":" +
+           std::string(row_of(plan.kind).name) + ":" + std::to_string(tile_columns(plan.level)) +
+           ":" + to_string(weight_desc().dims) + ":" + std::to_string(plan.groups) +
+           (plan.both_packed() ? ":rows" : "");
   }
   result<packed_weight> pack(int operand, tensor_view const& source) const override {
     extent const bytes = built_->plan.packed_bytes();

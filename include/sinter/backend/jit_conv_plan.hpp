@@ -1,4 +1,4 @@
-// The JIT backend's conv2d: which problems it takes, how one is laid out and packed.
+// The JIT backend's conv2d: which problems it takes, how one is laid out.
 //
 // conv_plan is what is known when a kernel is built, conv_geometry where everything lies in one
 // call. Source, residuals and outputs may have any strides but along the channels, where elements
@@ -14,7 +14,6 @@
 
 #include "../jit/conv.hpp"
 #include "../jit/conv_geometry.hpp"
-#include "../jit/pack.hpp"
 #include "../plan/problem.hpp"
 #include "jit_matmul.hpp"
 
@@ -143,12 +142,20 @@ inline conv_geometry geometry_of(conv_plan const& plan, problem const& p) {
 
 namespace detail {
 
-/// What a block reads and writes that a second-level cache keeps beside a panel; what a block has
-/// of converted inputs.
-inline constexpr extent block_bytes = extent{256} << 10, copied_block_bytes = extent{384} << 10;
-/// Packed weights of more than this are prefetched, the next panel while the tiles of one are
-/// computed.
+/// Packed weights of more than this are far: a second-level cache (1 MiB here) keeps a panel of them,
+/// not all. The next panel is prefetched while the tiles of one are computed.
 inline constexpr extent near_bytes = extent{256} << 10;
+/// Of a block: inputs and outputs beside near weights; inputs and a panel of far ones; converted
+/// inputs.
+inline constexpr extent near_block_bytes = extent{256} << 10, far_block_bytes = extent{768} << 10,
+                        copied_block_bytes = extent{384} << 10;
+
+inline extent block_budget(conv_plan const& plan, bool far) {
+  if (plan.copied) return copied_block_bytes;
+  if (!far) return near_block_bytes;
+  return (std::max)(near_block_bytes,
+                    far_block_bytes - plan.panels(conv_run::pixel).panel_bytes(tile_vectors));
+}
 
 /// Bytes of outputs that come with one pixel of the source.
 inline extent output_bytes(conv_plan const& plan) {
@@ -160,24 +167,23 @@ inline extent output_bytes(conv_plan const& plan) {
 
 }  // namespace detail
 
-/// Several images only where they are whole. Each further block reads all weights once more, which costs little while they
-/// are near; without blocks, each further panel reads the source once more.
+/// Several images only where they are whole. Each further block reads far weights once more; without
+/// blocks, each further panel reads the source once more.
 inline block_extents block_of(conv_plan const& plan, conv_geometry const& g) {
   if (g.empty()) return {};
-  extent const outputs = plan.copied ? 0 : detail::output_bytes(plan);
-  extent const budget = plan.copied ? detail::copied_block_bytes : detail::block_bytes;
-  block_extents e =
-      block_within(g.y, g.x, plan.pixel_bytes + outputs, budget, tile_rows(plan.level));
+  bool const far = plan.packed_bytes() > detail::near_bytes;
+  extent const pixel = plan.pixel_bytes + (plan.copied || far ? 0 : detail::output_bytes(plan));
+  extent const budget = detail::block_budget(plan, far);
+  block_extents e = block_within(g.y, g.x, pixel, budget, tile_rows(plan.level));
   if (plan.copied) return e;
   extent const inputs = g.y.used() * g.x.used();
   extent blocks = ((g.y.out - 1) / e.rows + 1) * ((g.x.out - 1) / e.columns + 1);
-  if (blocks == 1 && inputs > 0)
-    e.images = std::clamp(budget / (inputs * (plan.pixel_bytes + outputs)), extent{1}, g.images);
+  if (blocks == 1 && inputs * pixel > 0)
+    e.images = std::clamp(budget / (inputs * pixel), extent{1}, g.images);
   blocks *= (g.images - 1) / e.images + 1;
   extent const panels = (plan.out - 1) / tile_columns(plan.level) + 1;
-  bool const whole =
-      plan.packed_bytes() > detail::near_bytes &&
-      (blocks - 1) * plan.packed_bytes() > (panels - 1) * g.images * inputs * plan.pixel_bytes;
+  bool const whole = far && (blocks - 1) * plan.packed_bytes() >
+                                (panels - 1) * g.images * inputs * plan.pixel_bytes;
   return whole ? block_extents{g.y.out, g.x.out, g.images} : e;
 }
 
@@ -343,56 +349,6 @@ inline conv_plan plan_conv(problem const& p, epilogue const& e, isa level) {
         64);
   }
   return plan;
-}
-
-// ---- pack --------------------------------------------------------------------------------------
-
-namespace detail {
-
-/// One group's weights (O, H, W, I, any strides) as rows of `padded` elements for each run; the
-/// rest stays zero.
-template <class To, class From>
-void gather_runs(conv_plan const& plan, conv_run r, To* to, From const* from,
-                 sinter::strides const& s) {
-  bool const pixel = r == conv_run::pixel;
-  extent const padded = plan.padded_run(r);
-  for (extent o = 0; o < plan.out; ++o)
-    for (extent y = 0; y < plan.kernel_rows; ++y)
-      for (extent x = 0; x < plan.kernel_columns; ++x) {
-        extent const run = pixel ? y * plan.kernel_columns + x : y;
-        To* const out = to + (o * plan.runs(r) + run) * padded + (pixel ? 0 : x * plan.in);
-        From const* const in = from + o * s[0] + y * s[1] + x * s[2];
-        for (extent i = 0; i < plan.in; ++i) out[i] = convert<To>(in[i * s[3]]);
-      }
-}
-
-}  // namespace detail
-
-/// Writes plan.packed_bytes() bytes; false where there is no memory. `type` is the weight's dtype,
-/// to which f32 is rounded first.
-inline bool pack_conv(conv_plan const& plan, void* to, tensor_view const& source, dtype type) {
-  sinter::strides const s = sinter::detail::meaningful_strides(source.dims, source.strides);
-  for (conv_run r : {conv_run::pixel, conv_run::kernel_row}) {
-    if (r == conv_run::kernel_row && !plan.both_packed()) continue;
-    panel_layout const panels = plan.panels(r);
-    std::size_t const bytes = static_cast<std::size_t>(plan.out * panels.k * size_of(type));
-    buffer gathered(bytes);
-    if (gathered.failed()) return false;
-    for (extent group = 0; group < plan.groups; ++group) {
-      if (bytes > 0) std::memset(gathered.data(), 0, bytes);
-      detail::with_type(type, [&](auto const* to_type) {
-        using To = std::remove_cvref_t<decltype(*to_type)>;
-        detail::with_type(source.type, [&](auto const* from_type) {
-          auto const* const from = static_cast<decltype(from_type)>(source.data);
-          detail::gather_runs(plan, r, reinterpret_cast<To*>(gathered.data()),
-                              from + group * plan.out * s[0], s);
-        });
-      });
-      pack_panels(panels, static_cast<std::byte*>(to) + plan.panels_at(r, group),
-                  {gathered.data(), type, 1, panels.k});
-    }
-  }
-  return true;
 }
 
 }  // namespace sinter::inline SINTER_ABI::jit
