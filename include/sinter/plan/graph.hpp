@@ -156,14 +156,18 @@ struct graph_sink {
     return own;
   }
   constexpr bool comes_before_contractions(std::int16_t index) const {
+    std::int16_t const first = first_place(step_ref(index)).index;
     for (std::int16_t known : prologue_steps)
-      if (known == same_as[int{index}]) return true;
+      if (known == first) return true;
     return false;
   }
   constexpr bool same_value(value_ref a, value_ref b) const {
-    if (a.kind == value_kind::step && b.kind == value_kind::step)
-      return same_as[int{a.index}] == same_as[int{b.index}];
-    return a == b;
+    return first_place(a) == first_place(b);
+  }
+  /// The earliest step that computes the value of `v`; `v` itself where no step computes it.
+  constexpr value_ref first_place(value_ref v) const {
+    if (v.kind != value_kind::step || v.index < 0) return v;
+    return step_ref(same_as[int{v.index}]);
   }
   constexpr value_ref find_let(std::uint64_t key) {
     for (let_entry& known : result.lets)
