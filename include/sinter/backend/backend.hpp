@@ -4,6 +4,10 @@
 //   kernel      immutable, shared by threads and programs: knows its packed layouts, scratch and how it is split
 //   invocation  one thread's mutable side of a kernel: pointers are put in by repoint(), run() costs an indirect call
 //
+// Several threads within one call: each worker has an invocation of its own of the same kernel, pointed at the same
+// operands and outputs with scratch of its own, cut alike; each pulls the numbers of parts. Who the workers are is
+// run/parallel.hpp's business; an invocation that cannot be cut is one part.
+//
 // A backend sees a problem and never an expression. It may not write anything before run(), nor allocate in run().
 #pragma once
 
@@ -64,13 +68,29 @@ class invocation {
   invocation& operator=(invocation const&) = delete;
   virtual ~invocation() = default;
 
-  /// Puts in other pointers (already validated). No allocation.
+  /// Puts in other pointers (already validated). No allocation. Forgets the cut.
   virtual void repoint(call_args const& args) noexcept = 0;
   code run() noexcept { return run_(*this); }
+
+  /// Cuts the work that the last repoint() described into at most `wanted` parts and gives their number, at least 1.
+  /// The answer follows from the kernel, `wanted` and the args (scratch apart) alone, so that the invocations of several
+  /// workers agree. Parts are of about equal work, write nothing in common, read nothing that another writes, and leave
+  /// in all outputs together the very bits that run() leaves: a sum is never cut. No allocation; run() is unchanged.
+  virtual int cut(int /*wanted*/) noexcept { return 1; }
+  /// Computes part 0 <= part < cut(): in any order, each part once, on the caller's thread, in this invocation's own
+  /// scratch. No allocation, no exception.
+  virtual code run_part(int /*part*/) noexcept { return run(); }
 
  private:
   run_function run_;
 };
+
+/// Fewer parts than `wanted` where they would be so small that handing one to a thread costs more than computing it:
+/// a part has at least 2^18 multiply-adds (or elements times what each of them costs in that unit), some microseconds.
+constexpr int worthwhile_parts(double multiply_adds, int wanted) noexcept {
+  double const most = multiply_adds / (1 << 18);
+  return most >= wanted ? wanted : most < 2 ? 1 : static_cast<int>(most);
+}
 
 class kernel {
  public:
