@@ -75,10 +75,10 @@ inline constexpr eltwise_row eltwise_table[] = {
     {op::cast, 2, 1, false, {0}},
 };
 inline constexpr int first_eltwise = static_cast<int>(op::relu);
-// A row that core/op.hpp has and this table has not, or in another order, stops here.
+// A pointwise row that core/op.hpp has and this table has not, or in another order, stops here.
 static_assert([] {
   int constexpr rows = sizeof(eltwise_table) / sizeof(eltwise_table[0]);
-  if (rows != op_count - first_eltwise) return false;
+  if (rows != static_cast<int>(op::cast) + 1 - first_eltwise) return false;
   for (int i = 0; i < rows; ++i)
     if (static_cast<int>(eltwise_table[i].code) != i + first_eltwise) return false;
   return true;
