@@ -1,7 +1,7 @@
 // Which backend is chosen, what is said about it, and what the environment may ask for.
-#include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -32,10 +32,104 @@ std::string stderr_of(F&& f) {
   std::fclose(file);
   return text;
 }
+bool has(std::string const& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
 int lines_of(std::string const& text) {
   int n = 0;
   for (char c : text) n += c == '\n' ? 1 : 0;
   return n;
+}
+
+/// A backend whose kernels take a given time, and which counts what is asked of it.
+class timed_backend final : public sinter::backend {
+ public:
+  timed_backend(std::string name, std::chrono::microseconds time)
+      : name_(std::move(name)), time_(time) {}
+
+  std::string implementation = "fake";
+  bool unpackable = false;
+  mutable std::atomic<int> built{0}, calls{0};
+
+  std::string_view name() const noexcept override { return name_; }
+  sinter::verdict supports(sinter::problem const&) const noexcept override {
+    return sinter::verdict::yes();
+  }
+  sinter::result<std::shared_ptr<sinter::kernel const>> build(
+      sinter::problem const& p) const override {
+    ++built;
+    return std::shared_ptr<sinter::kernel const>(std::make_shared<timed_kernel>(*this, p));
+  }
+
+ private:
+  class timed_invocation final : public sinter::invocation {
+   public:
+    timed_invocation(timed_backend const& b, std::unique_ptr<sinter::invocation> inner)
+        : invocation(&run_timed), backend_(b), inner_(std::move(inner)) {}
+    void repoint(sinter::call_args const& args) noexcept override { inner_->repoint(args); }
+
+   private:
+    static sinter::code run_timed(invocation& self) noexcept {
+      auto& me = static_cast<timed_invocation&>(self);
+      auto const end = std::chrono::steady_clock::now() + me.backend_.time_;
+      ++me.backend_.calls;
+      sinter::code const c = me.inner_->run();
+      while (std::chrono::steady_clock::now() < end) {
+      }
+      return c;
+    }
+    timed_backend const& backend_;
+    std::unique_ptr<sinter::invocation> inner_;
+  };
+
+  class timed_kernel final : public sinter::kernel {
+   public:
+    timed_kernel(timed_backend const& b, sinter::problem const& p)
+        : backend_(b), inner_(sinter::reference_backend().build(p).value()) {}
+    std::string_view backend() const noexcept override { return backend_.name(); }
+    std::size_t scratch_bytes() const noexcept override { return inner_->scratch_bytes(); }
+    std::vector<sinter::stage_note> stages() const override {
+      return {{"all", backend_.implementation, {}}};
+    }
+    std::string layout_key(int operand) const override { return inner_->layout_key(operand); }
+    sinter::result<sinter::packed_weight> pack(int operand,
+                                               sinter::tensor_view const& v) const override {
+      if (backend_.unpackable)
+        return sinter::failure{sinter::code::unsupported, "sinter: this weight cannot be packed"};
+      return inner_->pack(operand, v);
+    }
+    sinter::result<std::unique_ptr<sinter::invocation>> make_invocation() const override {
+      auto inner = inner_->make_invocation();
+      if (!inner) return inner.error();
+      return std::unique_ptr<sinter::invocation>(
+          std::make_unique<timed_invocation>(backend_, std::move(*inner)));
+    }
+
+   private:
+    timed_backend const& backend_;
+    std::shared_ptr<sinter::kernel const> inner_;
+  };
+
+  std::string name_;
+  std::chrono::microseconds time_;
+};
+
+sinter::options tuned() {
+  sinter::options o = quiet();
+  o.tune = true;
+  return o;
+}
+
+sinter::problem problem_of(std::string_view chain,
+                           std::vector<std::pair<std::string_view, shape>> const& extents,
+                           sinter::numerics n = sinter::numerics::strict) {
+  sinter::chain const c = parsed(chain);
+  std::vector<sinter::operand_spec> specs(c.operands.size());
+  for (int i = 0; i < c.operands.ssize(); ++i)
+    for (auto const& [name, dims] : extents)
+      if (c.operands[i].name == name)
+        specs[static_cast<std::size_t>(i)] = sinter::tensor_desc{c.operands[i].type, dims, {}};
+  return sinter::make_problem(c, specs, {}, n).value();
 }
 
 }  // namespace
@@ -243,4 +337,211 @@ TEST_CASE("describe() tells extents and strides as compiled") {
   CHECK(p->describe("w")->dims == shape{3, 4});
   CHECK(p->describe("out")->strides == sinter::strides{4, 1});
   check_sentence(p->describe("nobody").error().message, {"'nobody'"});
+}
+
+TEST_CASE("a refusal names its backend once") {
+  fake_backend jit;
+  jit.title = "jit";
+  jit.refuses = true;
+  jit.refusal = "sinter: jit: this is not generated";
+  auto none = try_compile_on({&jit}, {product}, given, sinter::options{});
+  REQUIRE_FALSE(none);
+  CHECK(has(none.error().message, ": jit: this is not generated"));
+  CHECK_FALSE(has(none.error().message, "jit: jit"));
+  program const p =
+      try_compile_on({&jit, sinter::backends().back()}, {product}, given, quiet()).value();
+  CHECK(has(p->explain(), "  refused by jit: this is not generated\n"));
+}
+
+TEST_CASE("what is partly reference code is taken only where no other backend is willing") {
+  fake_backend part, whole;
+  part.title = "part";
+  part.implementation = "pass:ref";
+  whole.title = "whole";
+  {
+    program const p = try_compile_on({&part, &whole}, {product}, given, {}).value();
+    INFO(p->explain());
+    CHECK(has(p->explain(), "backend: whole"));
+    CHECK(has(p->explain(), "refused by part: a part of the chain would run as reference code"));
+  }
+  whole.refuses = true;
+  program const p = try_compile_on({&part, &whole}, {product}, given, quiet()).value();
+  CHECK(has(p->explain(), "backend: part (fallback)"));
+  CHECK(has(p->explain(), "refused by whole: the fake"));
+  CHECK_FALSE(has(p->explain(), "refused by part"));
+}
+
+TEST_CASE("the table: every rule has a name of its own and a reason, the last one always holds") {
+  std::size_t const rules = std::size(sinter::dispatch_table);
+  for (std::size_t i = 0; i < rules; ++i) {
+    sinter::dispatch_rule const& r = sinter::dispatch_table[i];
+    CAPTURE(std::string(r.name));
+    CHECK_FALSE(r.reason.empty());
+    CHECK(r.reason.find('\n') == std::string_view::npos);
+    CHECK(r.order[0] != r.order[1]);
+    for (std::string_view b : r.order) CHECK((b == "jit" || b == "onednn"));
+    for (std::size_t j = 0; j < i; ++j) CHECK(sinter::dispatch_table[j].name != r.name);
+  }
+  CHECK(sinter::dispatch_table[rules - 1].holds(sinter::problem_facts{}));
+}
+
+TEST_CASE("the facts of a problem: its class, rows, columns, terms, level") {
+  using sinter::work_class;
+  auto const facts = [](sinter::problem const& p) { return sinter::facts_of(p); };
+  auto f = facts(problem_of("matmul(x, w) | relu [bf16]", {{"x", {4, 5, 7}}, {"w", {7, 3}}}));
+  CHECK(f.kind == work_class::matmul);
+  CHECK(f.src == sinter::dtype::bf16);
+  CHECK(f.rows == 20);
+  CHECK(f.columns == 3);
+  CHECK(f.terms == 7);
+  f = facts(problem_of("matmul(x, w)", {{"x", {sinter::dynamic, 7}}, {"w", {7, 3}}},
+                       sinter::numerics::peer));
+  CHECK(f.rows == -1);
+  CHECK(f.numerics == sinter::numerics::peer);
+  f = facts(problem_of("matmul(x, w, transposed_weight)", {{"x", {1, 7}}, {"w", {3, 7}}}));
+  CHECK(f.terms == 7);
+  CHECK(f.columns == 3);
+  auto const conv = [&](std::string_view chain, shape const& x, shape const& w) {
+    return facts(problem_of(chain, {{"x", x}, {"w", w}}));
+  };
+  f = conv("conv2d(x, w, stride=2, pad=1)", {2, 8, 8, 16}, {32, 3, 3, 16});
+  CHECK(f.kind == work_class::dense_conv);
+  CHECK(f.rows == 2 * 4 * 4);
+  CHECK(f.columns == 32);
+  CHECK(f.terms == 9 * 16);
+  CHECK(conv("conv2d(x, w)", {1, 8, 8, 3}, {32, 3, 3, 3}).kind == work_class::image_conv);
+  f = conv("conv2d(x, w, groups=4)", {1, 8, 8, 16}, {32, 3, 3, 4});
+  CHECK(f.kind == work_class::grouped_conv);
+  CHECK(f.columns == 8);
+  CHECK(conv("conv2d(x, w, groups=16)", {1, 8, 8, 16}, {16, 3, 3, 1}).kind ==
+        work_class::depthwise_conv);
+  CHECK(conv("conv1d(x, w)", {1, 8, 16}, {32, 3, 16}).kind == work_class::other_conv);
+  CHECK(facts(problem_of("relu(x)", {{"x", {3, 4}}})).kind == work_class::pointwise);
+  environment const e("SINTER_MAX_ISA", "reference");
+  CHECK(facts(problem_of("relu(x)", {{"x", {3, 4}}})).level == sinter::isa::reference);
+}
+
+TEST_CASE("the rule that holds says who is asked first, and explain() quotes it") {
+  timed_backend jit("jit", {}), onednn("onednn", {}), other("other", {});
+  std::vector<sinter::backend const*> const list = {&other, &onednn, &jit};
+  sinter::dispatch_rule const& rule =
+      sinter::rule_for(sinter::facts_of(problem_of(product, {{"x", {2, 3}}, {"w", {3, 4}}})));
+  program const p = try_compile_on(list, {product}, given, quiet()).value();
+  INFO(p->explain());
+  CHECK(has(p->explain(), "backend: " + std::string(rule.order[0]) + ","));
+  CHECK(has(p->explain(),
+            "chosen: rule '" + std::string(rule.name) + "': " + std::string(rule.reason) + "\n"));
+  CHECK(other.built == 0);
+  // What no rule names comes last, in the order of the list.
+  program const last = try_compile_on({&other}, {product}, given, quiet()).value();
+  CHECK(has(last->explain(), "backend: other"));
+  environment const e("SINTER_BACKEND", "onednn");
+  CHECK(has(try_compile_on(list, {product}, given, quiet()).value()->explain(),
+            "chosen: by SINTER_BACKEND\n"));
+}
+
+TEST_CASE("tune: the fastest is taken and remembered, with the figures") {
+  sinter::forget_tuning();
+  timed_backend slow("slow", std::chrono::microseconds(300));
+  timed_backend fast("fast", std::chrono::microseconds(30));
+  std::vector<sinter::backend const*> const list = {&slow, &fast};
+  auto const before = sinter::tune_counters();
+  program const p = try_compile_on(list, {product}, given, tuned()).value();
+  INFO(p->explain());
+  CHECK(has(p->explain(), "backend: fast"));
+  CHECK(has(p->explain(), "chosen: tuned: fast, slow 3"));
+  CHECK(has(p->explain(), " us, fast 3"));
+  CHECK(slow.built == 1);
+  CHECK(fast.built == 1);
+  int const slow_calls = slow.calls, fast_calls = fast.calls;
+  CHECK(slow_calls >= 15);
+  CHECK(fast_calls >= 15);
+
+  // Measured once: the second program asks the winner alone and runs nothing.
+  program const again = try_compile_on(list, {product}, given, tuned()).value();
+  CHECK(again->explain().substr(again->explain().find("chosen")) ==
+        p->explain().substr(p->explain().find("chosen")));
+  CHECK(slow.calls == slow_calls);
+  CHECK(fast.calls == fast_calls);
+  CHECK(slow.built == 1);
+  auto const after = sinter::tune_counters();
+  CHECK(after.generated == before.generated + 1);
+  CHECK(after.hits == before.hits + 1);
+
+  // Another problem is measured by itself; without tune the list's order counts.
+  std::vector<sinter::named_desc> const larger = {dims("x", {3, 3}), dims("w", {3, 4})};
+  CHECK(try_compile_on(list, {product}, larger, tuned()));
+  CHECK(slow.calls > slow_calls);
+  CHECK(has(try_compile_on(list, {product}, given, quiet()).value()->explain(), "backend: slow"));
+
+  // A tuned program computes what any other does.
+  float const x[6] = {1, 2, 3, -1, 0, 2}, w[12] = {1, 0, 0, 1, 0, 1, 0, 1, 0, 0, 1, 1};
+  float out[8];
+  sinter::packed const weights = pack(p, "w", sinter::view(w, {3, 4}));
+  call_lists const lists{
+      {{"x", sinter::view(x, {2, 3})}}, {&weights}, {{"out", sinter::view(out, {2, 4})}}};
+  lists.run(p).check();
+  CHECK(std::vector<float>(out, out + 8) == std::vector<float>{1, 2, 3, 6, 0, 0, 2, 1});
+}
+
+TEST_CASE("tune: who cannot be called is refused, what is reference code is not measured") {
+  sinter::forget_tuning();
+  timed_backend broken("broken", {}), partly("partly", {});
+  timed_backend sound("sound", std::chrono::microseconds(50));
+  broken.unpackable = true;
+  partly.implementation = "pass:ref";
+  program const p = try_compile_on({&broken, &partly, &sound}, {product}, given, tuned()).value();
+  INFO(p->explain());
+  CHECK(has(p->explain(), "backend: sound"));
+  CHECK(has(p->explain(), "refused by broken: this weight cannot be packed"));
+  CHECK(partly.calls == 0);
+
+  auto none = try_compile_on({&broken}, {product}, given, tuned());
+  CHECK(none);  // the only one is not measured
+  timed_backend second("second", {});
+  second.unpackable = true;
+  none = try_compile_on({&broken, &second}, {product}, given, tuned());
+  REQUIRE_FALSE(none);
+  check_sentence(none.error().message, {"no kernel could be tuned", "cannot be packed"});
+  second.unpackable = false;  // the failure was not remembered
+  CHECK(try_compile_on({&broken, &second}, {product}, given, tuned()));
+
+  std::vector<sinter::named_desc> const open = {dims("x", {sinter::dynamic, 3}), dims("w", {3, 4})};
+  auto refused = try_compile_on({&sound}, {product}, open, tuned());
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().what == sinter::code::unsupported);
+  check_sentence(refused.error().message, {"options::tune", "dynamic", "without tune"});
+}
+
+TEST_CASE("tune: threads that want one problem measure it once; a slow kernel is not repeated") {
+  sinter::forget_tuning();
+  timed_backend slow("slow", std::chrono::milliseconds(60)), fast("fast", {});
+  std::vector<sinter::backend const*> const list = {&slow, &fast};
+  auto const before = sinter::tune_counters();
+  std::vector<std::thread> threads;
+  std::atomic<int> right{0};
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      auto const p = try_compile_on(list, {product}, given, tuned());
+      if (p && has((*p)->explain(), "backend: fast")) ++right;
+    });
+  for (std::thread& t : threads) t.join();
+  CHECK(right == 4);
+  CHECK(sinter::tune_counters().generated == before.generated + 1);
+  CHECK(slow.calls == 3);  // to find pages, to estimate, one round
+}
+
+TEST_CASE("tune: this build's own backends") {
+  sinter::forget_tuning();
+  std::vector<sinter::named_desc> const sizes = {dims("x", {16, 24}), dims("w", {24, 20})};
+  for (char const* chain :
+       {"matmul(x, w) | add b:vector", "matmul(x, w) | add b:vector [bf16]",
+        "matmul(x, w) | add b:vector [f16]", "matmul(x, w) | relu | add r:tensor"}) {
+    CAPTURE(chain);
+    auto const p = try_compile({chain}, sizes, tuned());
+    REQUIRE(p);
+    INFO((*p)->explain());
+    CHECK(has((*p)->explain(), "chosen: tuned: "));
+    CHECK(has((*p)->explain(), "backend: reference,") == (sinter::backends().size() == 1));
+  }
 }

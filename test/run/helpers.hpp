@@ -170,6 +170,7 @@ class fake_backend final : public sinter::backend {
  public:
   std::string_view title = "fake";
   bool refuses = false;
+  std::string refusal = "sinter: the fake backend does not feel like it";
   bool fails = false;
   int stages = 1;
   std::string implementation = "fast";
@@ -179,8 +180,7 @@ class fake_backend final : public sinter::backend {
 
   std::string_view name() const noexcept override { return title; }
   sinter::verdict supports(sinter::problem const&) const noexcept override {
-    return refuses ? sinter::verdict::no("sinter: the fake backend does not feel like it")
-                   : sinter::verdict::yes();
+    return refuses ? sinter::verdict::no(refusal) : sinter::verdict::yes();
   }
   sinter::result<std::shared_ptr<sinter::kernel const>> build(
       sinter::problem const& p) const override {

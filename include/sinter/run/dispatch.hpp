@@ -1,12 +1,17 @@
-// Which backend computes a group: the first of the table that says yes, and what the policies say to it.
+// Which backend computes a group, and what the policies say to it.
 //
-// backends() is the one table, in order of preference; it is defined where the backends are compiled (backends.hpp).
-// Every refusal is kept for explain(), with its sentence. Reference code that was not asked for is a fallback, a
-// group that runs as several kernels is split: the policy allows it, warns, or makes it a failure whose sentence
-// holds the reasons. The environment is read here, once per compile. Read run/program_core.hpp next.
+// backends() lists what this build has; it is defined where the backends are compiled (backends.hpp). The rule of
+// run/dispatch_rules.hpp that holds for the problem says who is asked first. The first that says yes is taken, unless
+// part of its work would be reference code and somebody else can do without; or, with options::tune, the fastest of
+// all that say yes (run/tune.hpp). Every refusal is kept for explain(), with its sentence. Reference code that was not
+// asked for is a fallback, a group that runs as several kernels is split: the policy allows it, warns, or makes it a
+// failure whose sentence holds the reasons. The environment is read here, once per compile. Read
+// run/program_core.hpp next.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <memory>
 #include <span>
@@ -17,25 +22,23 @@
 #include "../backend/backend.hpp"
 #include "../isa/detect.hpp"
 #include "../plan/text.hpp"
+#include "dispatch_rules.hpp"
 #include "options.hpp"
+#include "tune.hpp"
 
 namespace sinter::inline SINTER_ABI {
 
 using backend_list = std::span<backend const* const>;
 
-/// The backends of this build, the preferred one first.
+/// The backends of this build.
 backend_list backends();
-
-struct refused_backend {
-  std::string_view backend;
-  std::string reason;  ///< the sentence, with its "sinter:"
-};
 
 /// What was chosen for one problem.
 struct selection {
   std::shared_ptr<sinter::kernel const> kernel;
   std::vector<stage_note> stages;
-  std::vector<refused_backend> refusals;  ///< of backends that stand before the chosen one
+  std::vector<refused_backend> refusals;  ///< of backends that were asked and not taken
+  std::string choice;                     ///< for explain(): "rule 'otherwise', ...", "tuned, ..."
   bool fallback = false;
   double microseconds = 0;
 };
@@ -99,19 +102,127 @@ inline status judge(selection const& s, problem const& p, options const& o) {
                                         " kernels on ", chosen, ": ", why}));
 }
 
-/// One backend asked: a selection with a kernel, or without one and the refusal added.
-inline void ask(backend const& b, problem const& p, selection& s) {
-  if (verdict v = b.supports(p); !v) {
-    s.refusals.push_back({b.name(), std::move(v.reason)});
-    return;
+/// A sentence of a backend without the backend's name, which its readers print before it.
+inline std::string without_name(std::string_view backend, std::string_view sentence) {
+  std::string const named = join({"sinter: ", backend, ": "});
+  if (!sentence.starts_with(named)) return std::string(sentence);
+  return join({"sinter: ", sentence.substr(named.size())});
+}
+
+/// One backend asked: a kernel, or null and the refusal added.
+inline std::shared_ptr<kernel const> ask(backend const& b, problem const& p,
+                                         std::vector<refused_backend>& refusals) {
+  auto const refuse = [&](std::string_view sentence) {
+    refusals.push_back({std::string(b.name()), without_name(b.name(), sentence)});
+  };
+  if (verdict const v = b.supports(p); !v) {
+    refuse(v.reason);
+    return nullptr;
   }
   auto built = b.build(p);
   if (!built) {
-    s.refusals.push_back({b.name(), built.error().message});
-    return;
+    refuse(built.error().message);
+    return nullptr;
   }
-  s.kernel = std::move(*built);
-  s.stages = s.kernel->stages();
+  return std::move(*built);
+}
+
+inline bool has_reference_code(kernel const& k) {
+  for (stage_note const& stage : k.stages())
+    if (is_reference_code(stage.implementation)) return true;
+  return false;
+}
+
+/// The backends that may compute a problem, the rule's first.
+inline std::vector<backend const*> in_order(dispatch_rule const& rule, settings const& said,
+                                            backend_list list) {
+  std::vector<backend const*> order;
+  for (backend const* b : list)
+    if (said.backend.empty() || b->name() == said.backend) order.push_back(b);
+  auto const place = [&rule](backend const* b) {
+    return std::find(rule.order.begin(), rule.order.end(), b->name()) - rule.order.begin();
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&place](backend const* a, backend const* b) { return place(a) < place(b); });
+  return order;
+}
+
+/// The first willing backend; one whose work is partly reference code only where no other is willing.
+inline std::shared_ptr<kernel const> first_willing(std::span<backend const* const> order,
+                                                   problem const& p,
+                                                   std::vector<refused_backend>& refusals) {
+  std::shared_ptr<kernel const> second;
+  for (backend const* b : order) {
+    auto built = ask(*b, p, refusals);
+    if (!built) continue;
+    if (!has_reference_code(*built)) {
+      if (second)
+        refusals.push_back({std::string(second->backend()),
+                            "sinter: a part of the chain would run as reference code"});
+      return built;
+    }
+    if (!second) second = std::move(built);
+  }
+  return second;
+}
+
+/// All willing backends without reference code; where there are none, what first_willing() gives.
+inline std::vector<std::shared_ptr<kernel const>> all_willing(
+    std::span<backend const* const> order, problem const& p,
+    std::vector<refused_backend>& refusals) {
+  std::vector<std::shared_ptr<kernel const>> willing;
+  std::shared_ptr<kernel const> second;
+  for (backend const* b : order) {
+    auto built = ask(*b, p, refusals);
+    if (!built) continue;
+    if (!has_reference_code(*built))
+      willing.push_back(std::move(built));
+    else if (!second)
+      second = std::move(built);
+  }
+  if (willing.empty() && second) willing.push_back(std::move(second));
+  return willing;
+}
+
+/// What tells apart what is measured: the problem, the instructions and who may compute it.
+inline std::string tuning_key(problem const& p, isa level, std::span<backend const* const> order) {
+  std::string key = join({text(p), " | ", name_of(level)});
+  for (backend const* b : order) key += join({" ", b->name()});
+  return key;
+}
+
+/// The fastest willing backend, as measured now or earlier in this process. A selection without a kernel: none is
+/// willing. A failure: none could be measured.
+inline status choose_by_time(problem const& p, isa level, std::span<backend const* const> order,
+                             selection& s) {
+  if (is_dynamic(p))
+    return failure{code::unsupported,
+                   join({"sinter: options::tune measures fixed extents, and '", plan_text(p),
+                         "' has dynamic ones; compile it without tune, the rules then choose"})};
+  auto const measure = [&]() -> result<std::shared_ptr<tuning const>> {
+    tuning found;
+    auto const kernels = all_willing(order, p, found.refusals);
+    if (kernels.size() > 1) {
+      auto measured = measure_kernels(p, kernels);
+      if (!measured) return measured.error();
+      found.winner = measured->winner;
+      found.figures = measured->figures;
+      for (refused_backend& r : measured->refusals) found.refusals.push_back(std::move(r));
+    } else if (kernels.size() == 1) {
+      found.winner = kernels[0]->backend();
+      found.figures = "the only one that is willing";
+    }
+    for (auto const& k : kernels)
+      if (k->backend() == found.winner) s.kernel = k;
+    return std::make_shared<tuning const>(std::move(found));
+  };
+  auto const known = tune_memory().get(tuning_key(p, level, order), measure);
+  if (!known) return known.error();
+  s.refusals = (*known)->refusals;
+  s.choice = join({"tuned: ", (*known)->winner, ", ", (*known)->figures});
+  for (backend const* b : order)
+    if (!s.kernel && b->name() == (*known)->winner) s.kernel = ask(*b, p, s.refusals);
+  return {};
 }
 
 /// A line of SINTER_VERBOSE: sinter,compile,backend,implementation,"problem",microseconds; `call` in the second column
@@ -147,15 +258,21 @@ inline result<settings> read_settings(options const& o, backend_list list) {
                     "', which this build does not have; it has ", detail::names_of(list)})};
 }
 
-/// The first willing backend of the list, its kernel built. A failure where none is willing or a policy says error.
+/// The backend that the rules or the measurement choose, its kernel built. A failure where none is willing or a policy
+/// says error.
 inline result<selection> select(problem const& p, options const& o, settings const& said,
                                 backend_list list) {
   auto const start = std::chrono::steady_clock::now();
   selection s;
-  for (backend const* b : list) {
-    if (!said.backend.empty() && b->name() != said.backend) continue;
-    detail::ask(*b, p, s);
-    if (s.kernel) break;
+  problem_facts const facts = facts_of(p);
+  dispatch_rule const& rule = rule_for(facts);
+  std::vector<backend const*> const order = detail::in_order(rule, said, list);
+  if (o.tune) {
+    if (status st = detail::choose_by_time(p, facts.level, order, s); !st.ok()) return st.error();
+  } else {
+    s.choice = said.backend.empty() ? detail::join({"rule '", rule.name, "': ", rule.reason})
+                                    : detail::join({"by ", said.backend_from});
+    s.kernel = detail::first_willing(order, p, s.refusals);
   }
   if (!s.kernel) {
     std::string const only =
@@ -164,6 +281,7 @@ inline result<selection> select(problem const& p, options const& o, settings con
                    detail::join({"sinter: no backend can compile '", detail::plan_text(p), "'",
                                  only, ": ", detail::reasons_of(s.refusals)})};
   }
+  s.stages = s.kernel->stages();
   s.microseconds =
       std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   if (said.backend != "reference")

@@ -25,6 +25,9 @@ struct options {
   policy on_split = policy::warn;
   /// The one backend to compile for ("reference", "onednn", "jit"); it beats SINTER_BACKEND. Empty: the first willing.
   std::string_view backend = {};
+  /// Measure the willing backends once for each problem of the process and take the fastest; about 50 ms for each.
+  /// Without it the rules of run/dispatch_rules.hpp choose. Wants fixed extents.
+  bool tune = false;
   /// No instructions above this level; it beats SINTER_MAX_ISA.
   std::optional<isa> max_isa = std::nullopt;
   /// The operand that shares its memory with the output, element by element. Empty: none may overlap.

@@ -265,7 +265,7 @@ inline std::string explain_group(program_plan const& plan, int g) {
   std::string t =
       join({"group ", g, ": ", plan_text(group.problem), "\n  problem: ", text(group.problem),
             "\n  backend: ", s.kernel->backend(), s.fallback ? " (fallback)" : "", ", built in ",
-            static_cast<long long>(s.microseconds), " us\n"});
+            static_cast<long long>(s.microseconds), " us\n  chosen: ", s.choice, "\n"});
   for (std::size_t i = 0; i < s.stages.size(); ++i) {
     stage_note const& stage = s.stages[i];
     t += join({"  kernel ", i, ": ", stage.what, " [", stage.implementation, "]"});

@@ -1,0 +1,118 @@
+// THE table of dispatch: named rules that say which backend is asked first for which class of problems, and why.
+//
+// The first rule that holds decides; its backends are asked in its order, and then whatever else the build has, in
+// the order of backends(). Each reason is a measurement: `./run bench rules` measures the representatives of every
+// rule on all willing backends and prints OK or contradiction beside it (bench/ops/rules.cpp). A rule knows a
+// problem's class and nothing of how a backend computes; what a backend cannot do, it refuses itself. Read
+// run/dispatch.hpp for what is done with the order.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "../isa/detect.hpp"
+#include "../plan/problem.hpp"
+
+namespace sinter::inline SINTER_ABI {
+
+/// What the rules tell apart. `pointwise` has no contraction; `dense` takes three or more channels of a convolution,
+/// `image` up to four (a first layer), `grouped` some groups, `depthwise` a group for each channel.
+enum class work_class : unsigned char {
+  matmul,
+  dense_conv,
+  image_conv,
+  grouped_conv,
+  depthwise_conv,
+  other_conv,  ///< conv1d, conv3d
+  pointwise,
+};
+
+/// A problem as the rules see it.
+struct problem_facts {
+  work_class kind = work_class::pointwise;
+  dtype src = dtype::f32;  ///< what the contraction reads
+  isa level = isa::reference;
+  sinter::numerics numerics = sinter::numerics::strict;
+  /// Of the contraction: rows of all batches or output pixels, columns or output channels of a group, terms of each
+  /// sum. -1: dynamic, or no contraction.
+  extent rows = -1, columns = -1, terms = -1;
+
+  bool floating() const noexcept { return is_floating(src); }
+  bool vector_times_matrix() const noexcept { return kind == work_class::matmul && rows == 1; }
+};
+
+struct dispatch_rule {
+  std::string_view name;
+  bool (*holds)(problem_facts const&) noexcept;
+  std::array<std::string_view, 2> order;  ///< who is asked first
+  std::string_view reason;                ///< measured, with figures
+};
+
+namespace detail {
+
+inline work_class class_of_conv(op code, contraction_attrs const& a, extent channels) noexcept {
+  if (code != op::conv2d) return work_class::other_conv;
+  if (a.groups > 1)
+    return channels == a.groups ? work_class::depthwise_conv : work_class::grouped_conv;
+  return channels <= 4 ? work_class::image_conv : work_class::dense_conv;
+}
+
+inline extent known_product(shape const& dims, int first, int last) noexcept {
+  extent product = 1;
+  for (int i = first; i < last; ++i)
+    product = dims[i] == dynamic || product < 0 ? -1 : product * dims[i];
+  return product;
+}
+
+}  // namespace detail
+
+inline problem_facts facts_of(problem const& p) {
+  problem_facts f;
+  f.numerics = p.numerics;
+  f.src = p.chain.precision.src;
+  if (auto const usable = current_isa(p.max_isa)) f.level = best_isa(*usable);
+  int const anchor = p.chain.anchor();
+  if (anchor < 0) return f;
+  step const& s = p.chain.steps[anchor];
+  contraction_attrs const& a = p.chain.attrs(s);
+  shape const weight = value_dims(p, s.args[1]), source = value_dims(p, s.args[0]);
+  shape const result = value_dims(p, step_ref(anchor));
+  f.rows = detail::known_product(result, 0, result.ssize() - 1);
+  if (s.code == op::matmul) {
+    f.kind = work_class::matmul;
+    f.columns = detail::known_product(result, result.ssize() - 1, result.ssize());
+    int const k = weight.ssize() - (a.transposed_weight ? 1 : 2);
+    f.terms = detail::known_product(weight, k, k + 1);
+  } else {
+    f.kind = detail::class_of_conv(s.code, a, source.back());
+    f.columns = weight[0] / a.groups;
+    f.terms = detail::known_product(weight, 1, weight.ssize());
+  }
+  return f;
+}
+
+// clang-format off
+inline constexpr dispatch_rule dispatch_table[] = {
+    {"integers",
+     [](problem_facts const& f) noexcept { return !f.floating(); },
+     {"onednn", "jit"},
+     "sums of integers are not generated yet"},
+    {"no vector code",
+     [](problem_facts const& f) noexcept { return f.level == isa::reference; },
+     {"onednn", "jit"},
+     "nothing is generated below AVX2"},
+    {"otherwise",
+     [](problem_facts const&) noexcept { return true; },
+     {"jit", "onednn"},
+     "generated code is as fast or faster wherever it was measured"},
+};
+// clang-format on
+
+/// The rule that decides; the last one holds for everything.
+inline dispatch_rule const& rule_for(problem_facts const& f) noexcept {
+  dispatch_rule const* rule = dispatch_table;
+  while (!rule->holds(f)) ++rule;
+  return *rule;
+}
+
+}  // namespace sinter::inline SINTER_ABI
