@@ -24,6 +24,7 @@ constexpr char usage[] =
 
   --filter=REGEX, --benchmark_filter=REGEX   only groups whose names match
   --list               print the names of the groups
+  --filter=rules       the evidence for the rules of dispatch, and for nothing else
   --quick              a few problems of each kind
   --all                every row of bench/shapes, large ones too (hours)
   --backend=A,B        these backends of Sinter instead of all but the reference
@@ -97,6 +98,7 @@ command_line parse(int argc, char** argv) {
     }
   }
   c.chosen.backends = split_list(backends);
+  c.chosen.rules = c.settings.filter.starts_with("rules");
   return c;
 }
 

@@ -113,6 +113,9 @@ void enlist(group const& g, contender& c) {
   if (!g.promises.empty()) b->MinTime(0.01);  // a promise is judged with care, --quick or not
 }
 
+/// What a rule of dispatch chooses is never slower than this part of another backend's speed.
+constexpr double least_of_a_rule = 0.97;
+
 std::string time_text(double nanoseconds) {
   char text[32];
   if (nanoseconds < 1e4)
@@ -138,6 +141,13 @@ struct score {
     log_sum += std::log(ratio);
     ++count;
   }
+};
+
+/// What was measured of one rule of dispatch.
+struct rule_score {
+  score ratios;   ///< the chosen backend's speed by the best other one's
+  int alone = 0;  ///< problems that one backend alone is willing to compute
+  std::vector<std::string> contradictions;
 };
 
 class suite_run {
@@ -178,6 +188,7 @@ class suite_run {
                   key.c_str(), std::exp(s.log_sum / s.count), s.least, s.most, s.count,
                   s.worst.c_str());
     for (std::string const& text : promises_) std::printf("  %s\n", text.c_str());
+    for (auto const& [name, r] : rules_) print_rule(name, r);
     for (auto const& [key, entry] : absent_)
       std::printf("  %s: absent from %d, for example: %s\n", key.c_str(), entry.first,
                   entry.second.c_str());
@@ -194,7 +205,7 @@ class suite_run {
       std::printf("   [ceiling %.1f %s, %s]", roof.work / top,
                   roof.kind == 'F' ? "GFLOP/s" : "GB/s", roof.loop->detail().c_str());
     std::printf("\n");
-    double base = 0;
+    double base = 0, chosen = 0, best_other = 0;
     for (auto const& c : l.contenders) {
       std::vector<double> const times = results_.take(g.name + "/" + c->name());
       double const t = median(times);
@@ -213,8 +224,40 @@ class suite_run {
       std::printf("  %s\n", c->detail().c_str());
       for (promise const& p : g.promises)
         if (p.contender == c->name()) judge(g, p, base, t);
+      double& kind = c->name() == l.chosen ? chosen : best_other;
+      kind = kind <= 0 ? t : std::min(kind, t);
     }
+    if (!l.rule.empty()) judge_rule(g, l, chosen, best_other);
     std::fflush(stdout);
+  }
+
+  void judge_rule(group const& g, line_up const& l, double chosen, double best_other) {
+    rule_score& r = rules_[l.rule];
+    if (chosen <= 0 || best_other <= 0) {
+      ++r.alone;
+      std::printf("  rule '%s' asks %s: nobody else is willing\n", l.rule.c_str(),
+                  l.chosen.empty() ? "nobody" : l.chosen.c_str());
+      return;
+    }
+    double const ratio = best_other / chosen;
+    bool const kept = ratio >= least_of_a_rule;
+    r.ratios.add(ratio, g.name);
+    char text[64];
+    std::snprintf(text, sizeof text, "%.2fx: ", ratio);
+    if (!kept) r.contradictions.push_back(text + g.name);
+    std::printf("  rule '%s' takes %s, %.2fx of the other: %s\n", l.rule.c_str(), l.chosen.c_str(),
+                ratio, kept ? "OK" : "contradiction");
+  }
+
+  static void print_rule(std::string const& name, rule_score const& r) {
+    std::printf("  rule '%s': ", name.c_str());
+    if (r.ratios.count > 0)
+      std::printf("%.2fx of the other backend (least %.2fx, most %.2fx, %d problems), ",
+                  std::exp(r.ratios.log_sum / r.ratios.count), r.ratios.least, r.ratios.most,
+                  r.ratios.count);
+    std::printf("%d with one willing: %s\n", r.alone,
+                r.contradictions.empty() ? "OK" : "contradiction");
+    for (std::string const& where : r.contradictions) std::printf("    %s\n", where.c_str());
   }
 
   void judge(group const& g, promise const& p, double base, double t) {
@@ -230,6 +273,7 @@ class suite_run {
   std::map<std::string, score> scores_;
   std::map<std::string, std::pair<int, std::string>> absent_;
   std::vector<std::string> promises_;
+  std::map<std::string, rule_score> rules_;
   bool failed_ = false;
 };
 

@@ -71,8 +71,10 @@ struct line_up {
   };
   std::vector<absence> absent;
   std::string wrong;  ///< who computes something else than the first contender; empty: nobody
-  double flops = 0;   ///< of one call; 0: no ceiling is printed
-  double bytes = 0;   ///< that one call has to read and write at least
+  /// A rule of dispatch that is under test, and whom it takes; empty: none.
+  std::string rule, chosen;
+  double flops = 0;                         ///< of one call; 0: no ceiling is printed
+  double bytes = 0;                         ///< that one call has to read and write at least
   sinter::dtype type = sinter::dtype::f32;  ///< what the multiply-adds read
 };
 
@@ -96,6 +98,7 @@ struct group {
 struct selection {
   bool quick = false;                 ///< a few problems of each kind
   bool all = false;                   ///< every problem, large ones too
+  bool rules = false;                 ///< the rules of dispatch are judged
   std::vector<std::string> backends;  ///< of Sinter; empty: all of this build but the reference
   // A problem of the user's own; empty: the suite's.
   std::string chain;

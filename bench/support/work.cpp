@@ -136,7 +136,7 @@ std::string implementations(sinter::program_core const& core) {
 
 }  // namespace
 
-sinter::result<std::shared_ptr<workload>> workload::make(work const& w) {
+sinter::result<sinter::problem> workload::describe(work const& w) {
   auto c = sinter::parse_chain(w.chain);
   if (!c.ok()) return c.error();
   std::vector<sinter::operand_spec> specs(c->operands.size());
@@ -145,11 +145,15 @@ sinter::result<std::shared_ptr<workload>> workload::make(work const& w) {
     if (found != w.extents.end())
       specs[at(i)] = sinter::dense_desc(c->operands[i].type, found->second);
   }
-  auto p = sinter::make_problem(*c, specs, {}, sinter::numerics::peer);
+  return sinter::make_problem(*c, specs, {}, sinter::numerics::peer);
+}
+
+sinter::result<std::shared_ptr<workload>> workload::make(work const& w) {
+  auto p = describe(w);
   if (!p.ok()) return p.error();
   auto load = std::make_shared<workload>();
   load->problem_ = std::move(*p);
-  for (int i = 0; i < c->operands.ssize(); ++i) {
+  for (int i = 0; i < load->problem_.chain.operands.ssize(); ++i) {
     sinter::tensor_desc const& d = load->problem_.operands[at(i)];
     load->operands_.emplace_back(bytes_of(d));
     if (load->operands_.back().failed())
@@ -293,7 +297,10 @@ void line_up_maker::compare(std::string const& name, fusion f) {
   }
 }
 
-line_up everyone(work const& w, selection const& s) {
+namespace {
+
+/// `join` adds the contenders.
+line_up line_up_of(work const& w, auto const& join) {
   auto load = workload::make(w);
   if (!load.ok()) {
     line_up none;
@@ -301,10 +308,28 @@ line_up everyone(work const& w, selection const& s) {
     return none;
   }
   line_up_maker l(*load);
-  l.join("raw", raw_onednn("raw", *load, fusion::fused), fusion::fused);
-  for (std::string const& b : backends_of(s))
-    l.join(b, sinter_call(b, *load, b, fusion::fused), fusion::fused);
+  join(l, *load);
   return l.take();
+}
+
+}  // namespace
+
+line_up everyone(work const& w, selection const& s) {
+  return line_up_of(w, [&s](line_up_maker& l, std::shared_ptr<workload> const& load) {
+    l.join("raw", raw_onednn("raw", load, fusion::fused), fusion::fused);
+    for (std::string const& b : backends_of(s))
+      l.join(b, sinter_call(b, load, b, fusion::fused), fusion::fused);
+  });
+}
+
+line_up our_backends(work const& w, selection const& s) {
+  return line_up_of(w, [&s](line_up_maker& l, std::shared_ptr<workload> const& load) {
+    std::vector<std::string> names = backends_of(s);
+    std::stable_partition(names.begin(), names.end(),
+                          [](std::string const& name) { return name == "onednn"; });
+    for (std::string const& b : names)
+      l.join(b, sinter_call(b, load, b, fusion::fused), fusion::fused);
+  });
 }
 
 }  // namespace sinter_bench

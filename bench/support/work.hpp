@@ -30,6 +30,8 @@ struct work {
 class workload {
  public:
   static sinter::result<std::shared_ptr<workload>> make(work const& w);
+  /// The problem alone.
+  static sinter::result<sinter::problem> describe(work const& w);
 
   sinter::problem const& problem() const noexcept { return problem_; }
   void const* operand(int i) const { return operands_[static_cast<std::size_t>(i)].data(); }
@@ -91,5 +93,7 @@ class line_up_maker {
 
 /// Everyone who can do the work: oneDNN's primitive first, then Sinter on each backend.
 line_up everyone(work const& w, selection const& s);
+/// Sinter alone, on each backend, oneDNN first.
+line_up our_backends(work const& w, selection const& s);
 
 }  // namespace sinter_bench
