@@ -10,6 +10,9 @@
 //   steps       sup |f(t) - f(v)| over [v - e, v + e], found at its ends and at the extrema of f
 //               inside (f is monotone between them); binary ops by the product, quotient ... rules;
 //               a comparison that the errors can turn, and a select on it, by the whole jump.
+//   rows        a sum of N values is one of N products; its mean is divided once. A largest value
+//               lies between the largest lower and the largest upper end; its index is as it should
+//               be where no other value may be as large, and else anything.
 //   arithmetic  per op half an ulp where IEEE rounds, else the accuracy that the library promises
 //               (docs/precision.md): promised() below. Exactly representable results of exact
 //               inputs are exact.
@@ -202,6 +205,48 @@ bounded ternary(bounded const& a, bounded const& b, bounded const& c) {
   return settled(value, error, rounds_once(Code) ? 1 : 0, 0, rounds_once(Code));
 }
 
+/// A reduction's row.
+struct row {
+  row_state<double> values;
+  bounded sum;
+  double lowest = -infinite, highest = -infinite;  ///< of the largest value
+  double best = 0;                                 ///< error of the value that argmax names
+  double rival = -infinite, exact_rival = -infinite;  ///< upper ends of the others
+  bool unknown = false;                               ///< a value has an infinite error
+};
+
+inline void take(op code, row& r, bounded const& v) {
+  auto const at = r.values.at;
+  double const before = r.values.value;
+  bool const first = r.values.count == 0;
+  visit_reduction(code, [&]<op Code>() { take_value<Code>(r.values, v.value); });
+  r.unknown = r.unknown || std::isinf(v.error);
+  if (std::isnan(v.value)) return;
+  r.lowest = std::max(r.lowest, v.value - v.error);
+  r.highest = std::max(r.highest, v.value + v.error);
+  bool const beaten = first || r.values.at != at;
+  double const other = beaten ? before : v.value, error = beaten ? r.best : v.error;
+  if (!first) {
+    double& top = error > 0 ? r.rival : r.exact_rival;
+    top = std::max(top, other + error);
+  }
+  if (beaten) r.best = v.error;
+}
+
+inline bounded reduced(op code, row const& r) {
+  double value = 0;
+  visit_reduction(code, [&]<op Code>() { value = row_result<Code>(r.values); });
+  if (r.unknown) return {value, infinite};
+  if (code == op::row_max) {
+    if (!std::isfinite(value)) return {value, 0};
+    return {value, std::max(r.highest - value, value - r.lowest)};
+  }
+  double const low = r.values.value - r.best;
+  bool const open = (r.rival > -infinite && r.rival >= low) ||
+                    (r.best > 0 && r.exact_rival >= low);
+  return {value, open ? infinite : 0};
+}
+
 }  // namespace bounds
 
 struct bounded_arithmetic {
@@ -242,6 +287,27 @@ struct bounded_arithmetic {
       }
     });
   }
+  /// A sum is one of products with 1; a mean is that, divided once.
+  using row = bounds::row;
+  static void take(op code, row& r, bounded const* values, int n) {
+    bool const sums = code == op::row_sum || code == op::row_mean;
+    for (int j = 0; j < n; ++j) {
+      if (sums) {
+        add_product(r.sum, values[j], {1});
+        ++r.values.count;
+      } else {
+        bounds::take(code, r, values[j]);
+      }
+    }
+  }
+  static bounded reduced(op code, row const& r) {
+    if (code != op::row_sum && code != op::row_mean) return bounds::reduced(code, r);
+    bounded sum = r.sum;
+    finish(&sum, r.values.count, 1);
+    if (code == op::row_sum) return sum;
+    return bounds::binary<op::div>(sum, {static_cast<double>(r.values.count)});
+  }
+
   static void add_product(bounded& sum, bounded const& a, bounded const& b) {
     double const product = a.value * b.value;
     sum.value += product;

@@ -23,7 +23,8 @@ struct random_options {
   bool branches = true;  ///< steps that read earlier steps, lets, a second output
   bool strides = true;   ///< gaps, permuted memory, meaningless strides on axes of extent 1
   std::vector<std::string_view> precisions = {"", " [bf16]"};
-  std::vector<op> ops;  ///< empty: every pointwise op
+  std::vector<op> ops;      ///< empty: every pointwise op
+  bool reductions = false;  ///< and every reduction
 };
 
 struct random_case {
@@ -219,8 +220,9 @@ class random_case_maker {
     if (!o_.ops.empty()) {
       code = o_.ops[at(o_.ops.size())];
     } else {
+      int const end = o_.reductions ? op_count : static_cast<int>(op::row_sum);
       while (is_contraction(code) || (code == op::cast && below(4) != 0))
-        code = static_cast<op>(below(op_count));
+        code = static_cast<op>(below(end));
     }
     text_ += " | ";
     if (o_.branches && below(8) == 0) text_ += "let ";

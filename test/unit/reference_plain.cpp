@@ -211,6 +211,34 @@ TEST_CASE("float arithmetic stays within the derived bounds") {
   CHECK(worst > 0.05);  // the bounds are not so wide that anything fits
 }
 
+TEST_CASE("random chains with reductions: the portable backend, and float within the bounds") {
+  extent compared = 0, unpromised = 0;
+  double worst = 0;
+  int reductions = 0;
+  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+    random_options with;
+    with.reductions = true;
+    with.conv = seed % 2 == 0;
+    if (seed % 50 == 0) with.max_extent = 700;  // rows of more than one run
+    with.max_steps = 8;
+    check_options o{
+        .seed = seed, .where = all_placements[seed % 3], .values = all_patterns[seed % 5]};
+    o.zero_signs = true;
+    problem const p = make_random_case(seed, with).p;
+    for (step const& s : p.chain.steps) reductions += is_reduction(s.code) ? 1 : 0;
+    outcome const portable = run_problem(reference_backend(), p, o);
+    CHECK_MESSAGE(portable.ok(), portable.text);
+    outcome const floats = check_kernel(float_kernel(p), p, o);
+    CHECK_MESSAGE(floats.ok(), floats.text);
+    compared += floats.compared;
+    unpromised += floats.unpromised;
+    worst = std::max(worst, floats.worst);
+  }
+  CHECK(reductions > 400);
+  CHECK(unpromised < compared / 10);
+  CHECK(worst > 0.05);
+}
+
 TEST_CASE("a pass goes on from the value of any step") {
   random_options o;
   o.branches = false;

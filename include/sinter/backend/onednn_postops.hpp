@@ -87,6 +87,10 @@ inline constexpr post_op_row post_op_table[] = {
     {op::select,      form::none,    dnnl_alg_kind_undef,      dnnl_alg_kind_undef, parameters::none,   strict::never},
     {op::fma,         form::noted,   dnnl_alg_kind_undef,      dnnl_alg_kind_undef, parameters::none,   strict::always},
     {op::cast,        form::noted,   dnnl_alg_kind_undef,      dnnl_alg_kind_undef, parameters::none,   strict::always},
+    {op::row_sum,     form::none,    dnnl_alg_kind_undef,      dnnl_alg_kind_undef, parameters::none,   strict::always},
+    {op::row_mean,    form::none,    dnnl_alg_kind_undef,      dnnl_alg_kind_undef, parameters::none,   strict::always},
+    {op::row_max,     form::none,    dnnl_alg_kind_undef,      dnnl_alg_kind_undef, parameters::none,   strict::always},
+    {op::argmax,      form::none,    dnnl_alg_kind_undef,      dnnl_alg_kind_undef, parameters::none,   strict::always},
 };
 // clang-format on
 static_assert(sizeof(post_op_table) / sizeof(post_op_table[0]) == op_count);
@@ -269,7 +273,7 @@ inline translation translate(problem const& p, int i, value_ref running) {
   else if (row.as == form::binary || row.as == form::prelu)
     t = binary(p, s, at == 1, s.args[1 - at]);
   else
-    t = no("no post-op says it");
+    t = no(is_reduction(s.code) ? "no post-op reduces rows" : "no post-op says it");
   if (p.numerics == numerics::strict && t.why.empty() &&
       !agrees_under_strict(s, t.ops.empty() ? dnnl_alg_kind_undef : t.ops.back().alg))
     return no(

@@ -13,7 +13,7 @@
 
 namespace sinter::inline SINTER_ABI {
 
-enum class op_class : unsigned char { contraction, unary, binary, ternary, cast };
+enum class op_class : unsigned char { contraction, unary, binary, ternary, cast, reduction };
 
 enum class op : unsigned char {
   // contractions: args are source, weight
@@ -63,6 +63,11 @@ enum class op : unsigned char {
   fma,
   // conversions
   cast,
+  // reductions: the last axis becomes 1
+  row_sum,
+  row_mean,
+  row_max,
+  argmax,
   count_
 };
 inline constexpr int op_count = static_cast<int>(op::count_);
@@ -123,6 +128,13 @@ inline constexpr op_row op_table[] = {
     {op::select, "select", op_class::ternary, 3, 0, 0, 0, "a != 0 ? b : c (a NaN selects b)"},
     {op::fma, "fma", op_class::ternary, 3, 0, 0, 0, "a * b + c, rounded once"},
     {op::cast, "cast", op_class::cast, 1, 0, 0, 0, "a rounded to a dtype, nearest even"},
+    {op::row_sum, "row_sum", op_class::reduction, 1, 0, 0, 0, "sum of a along the last axis"},
+    {op::row_mean, "row_mean", op_class::reduction, 1, 0, 0, 0,
+     "that sum / the last extent; NaN of none"},
+    {op::row_max, "row_max", op_class::reduction, 1, 0, 0, 0,
+     "largest a along the last axis; NaN if any is NaN; -Inf of none"},
+    {op::argmax, "argmax", op_class::reduction, 1, 0, 0, 0,
+     "index of the first NaN, else of the first largest a; 0 of none"},
 };
 static_assert(sizeof(op_table) / sizeof(op_table[0]) == op_count);
 static_assert([] {
@@ -134,6 +146,8 @@ static_assert([] {
 constexpr op_row const& row_of(op code) { return op_table[static_cast<int>(code)]; }
 constexpr std::string_view name_of(op code) { return row_of(code).name; }
 constexpr bool is_contraction(op code) { return row_of(code).kind == op_class::contraction; }
+/// Reads whole rows, that is the last axis of its argument, and leaves one value of each.
+constexpr bool is_reduction(op code) { return row_of(code).kind == op_class::reduction; }
 constexpr bool is_conv(op code) {
   return code == op::conv1d || code == op::conv2d || code == op::conv3d;
 }

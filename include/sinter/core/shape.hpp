@@ -94,6 +94,12 @@ constexpr bool broadcasts_to(shape const& from, shape const& to) {
   return true;
 }
 
+/// The extents of a reduction's result: the last axis is 1. For a rank of 1 or more.
+constexpr shape reduced_shape(shape dims) {
+  dims.back() = 1;
+  return dims;
+}
+
 /// Output extent of a convolution along one axis; <= 0 where the dilated kernel does not fit. -1 on overflow.
 constexpr extent conv_extent(extent in, extent kernel, extent stride, extent dilation, extent pad_begin,
                              extent pad_end) {

@@ -24,20 +24,15 @@ class epilogue {
   /// accumulators hold; -1 where there is none (a chain of pointwise steps only: the accumulators
   /// are then mere working registers).
   static verdict supports(chain const& c, int anchor, isa level = isa::avx2) {
-    for (int i = 0; i < c.operands.ssize(); ++i)
-      if (reads(c, anchor, i) && !is_floating(c.operands[i].type))
-        return verdict::no("sinter: operand '" + std::string(c.operands[i].name.view()) + "' is " +
-                           std::string(name_of(c.operands[i].type)) +
-                           "; generated epilogues read f32, bf16 and f16");
-    for (output const& o : c.outputs)
-      if (!is_floating(o.type))
-        return verdict::no("sinter: output '" + std::string(o.name.view()) + "' is " +
-                           std::string(name_of(o.type)) +
-                           "; generated epilogues write f32, bf16 and f16");
+    if (verdict v = knows_types(c, anchor); !v) return v;
     for (int i = anchor + 1; i < c.steps.ssize(); ++i)
       if (c.steps[i].contraction >= 0)
         return verdict::no("sinter: step " + std::to_string(i) +
                            " is a second contraction; a generated kernel has one");
+      else if (anchor >= 0 && is_reduction(c.steps[i].code))
+        return verdict::no("sinter: step " + std::to_string(i) + " (" +
+                           std::string(name_of(c.steps[i].code)) +
+                           ") reads whole rows; generated epilogues work value by value");
       else if (c.steps[i].code == op::cast && !is_floating(c.steps[i].to))
         return verdict::no("sinter: step " + std::to_string(i) + " casts to " +
                            std::string(name_of(c.steps[i].to)) +
@@ -50,6 +45,21 @@ class epilogue {
       return verdict::no("sinter: the steps after the contraction keep " + std::to_string(needed) +
                          " values at a time; " + std::string(name_of(level)) + " has " +
                          std::to_string(vector_count_of(level)) + " vector registers");
+    return verdict::yes();
+  }
+
+  /// The part of supports() that is about dtypes.
+  static verdict knows_types(chain const& c, int anchor) {
+    for (int i = 0; i < c.operands.ssize(); ++i)
+      if (reads(c, anchor, i) && !is_floating(c.operands[i].type))
+        return verdict::no("sinter: operand '" + std::string(c.operands[i].name.view()) + "' is " +
+                           std::string(name_of(c.operands[i].type)) +
+                           "; generated epilogues read f32, bf16 and f16");
+    for (output const& o : c.outputs)
+      if (!is_floating(o.type))
+        return verdict::no("sinter: output '" + std::string(o.name.view()) + "' is " +
+                           std::string(name_of(o.type)) +
+                           "; generated epilogues write f32, bf16 and f16");
     return verdict::yes();
   }
 

@@ -95,6 +95,20 @@ inline status check_step(chain const& c, int i) {
   return check_params(s);
 }
 
+/// May step i, a reduction, read rows of a value of these extents?
+inline status check_row(chain const& c, int i, shape const& dims) {
+  constexpr extent exact = extent{1} << 24;  // whole numbers that f32 holds
+  step const& s = c.steps[i];
+  auto const who = [&] {
+    return join({name_of(s.code), " of ", describe(c, s.args[0]), " of ", to_string(dims)});
+  };
+  if (dims.empty()) return bad({who(), "; a value with a last axis is wanted"});
+  if (s.code == op::argmax && dims.back() > exact)
+    return bad(
+        {who(), "; a last axis of at most ", exact, " is wanted, so that f32 holds each index"});
+  return {};
+}
+
 inline status check_chain(chain const& c) {
   if (c.steps.empty()) return bad("a chain without steps");
   if (c.outputs.empty()) return bad("a chain without outputs");

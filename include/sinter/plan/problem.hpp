@@ -30,8 +30,8 @@ struct problem {
   std::array<tensor_desc, max_operands> operands;  ///< one per chain operand, in its order
   std::array<tensor_desc, max_outputs> outputs;    ///< one per chain output
   /// Extents of the values after the (last) anchor; without one, of all operands broadcast
-  /// together. An output that does not depend on the anchor may have other extents than the domain:
-  /// value_dims() says which.
+  /// together. A reduced value has a last extent of 1, and a value that does not depend on the
+  /// anchor may have other extents too: value_dims() says which.
   shape domain;
   sinter::numerics numerics = sinter::numerics::strict;
   /// Index of an operand that the user declared to share memory with output 0 (element by element);
@@ -40,6 +40,8 @@ struct problem {
   /// The user's cap on instructions: backends ask current_isa(max_isa). Nothing: SINTER_MAX_ISA
   /// alone counts.
   std::optional<isa> max_isa;
+  /// Threads that a library underneath may take from OpenMP by itself.
+  int openmp_threads = 1;
   friend bool operator==(problem const&, problem const&) = default;
 };
 
@@ -261,6 +263,10 @@ class problem_builder {
           if (status st = close_operand(v.index); !st.ok()) return st;
         if (dims_of(v) != nullptr) dims = broadcast(dims, *dims_of(v)).dims;
       }
+      if (is_reduction(c_.steps[i].code)) {
+        if (status st = check_row(c_, i, dims); !st.ok()) return st;
+        dims = reduced_shape(dims);
+      }
       dims_[at(i)] = dims;
       done_[at(i)] = true;
     }
@@ -343,6 +349,7 @@ inline shape value_dims(problem const& p, value_ref v) {
       d = shape_of(s.code, p.chain.attrs(s), of(s.args[0]), of(s.args[1])).dims;
     } else {
       for (value_ref a : s.args) d = broadcast(d, of(a)).dims;
+      if (is_reduction(s.code)) d = reduced_shape(d);
     }
   }
   return dims[detail::at(v.index)];

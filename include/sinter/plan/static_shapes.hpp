@@ -50,20 +50,26 @@ class static_shape_check {
     return !s.known ||
            (code == op::matmul ? s.dims.ssize() >= 2 : s.dims.ssize() == spatial_rank(code) + 2);
   }
-  /// A vector never widens a value, so one without extents leaves the others known.
+  /// A vector widens a reduced value only, so one without extents leaves the others known.
   constexpr known_shape combined(step const& s) {
     known_shape result{true, {}};
+    bool vector_read = false;
     for (value_ref a : s.args) {
       if (a.kind == value_kind::none) continue;
       known_shape const read = of(a);
       if (!read.known && a.kind == value_kind::operand &&
-          graph_.operands[int{a.index}].role == role::vector)
+          graph_.operands[int{a.index}].role == role::vector) {
+        vector_read = true;
         continue;
+      }
       broadcast_result const both = broadcast(result.dims, read.dims);
       if (result.known && read.known && !both.fits) report(fault::static_shapes);
       result.known = result.known && read.known && both.fits;
       result.dims = both.dims;
     }
+    bool const may_widen = vector_read && !result.dims.empty() && result.dims.back() == 1;
+    if (may_widen || (is_reduction(s.code) && result.dims.empty())) return {};
+    if (is_reduction(s.code)) result.dims = reduced_shape(result.dims);
     return result;
   }
 

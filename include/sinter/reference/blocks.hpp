@@ -1,8 +1,8 @@
 // Plain arithmetic on short runs of numbers: what the evaluator is made of, in double (the oracle)
 // or float (a pass).
 //
-// An Arithmetic is a policy: a number type with load, fill, rounding, the pointwise ops and sums of
-// products. Another one (a number with an error bound) lives with the tests. The op is looked up
+// An Arithmetic is a policy: a number type with load, fill, rounding, the pointwise ops, sums of
+// products and reductions of rows. Another one (a number with an error bound) lives with the tests. The op is looked up
 // once per run, outside the element loop, so that compilers can vectorise. Read
 // reference/evaluator.hpp next.
 #pragma once
@@ -54,6 +54,19 @@ struct plain_arithmetic {
         for (int j = 0; j < n; ++j) out[j] = ternary_meaning<Code>(a[j], b[j], c[j]);
       }
     });
+  }
+
+  /// A reduction takes the next n values of its row.
+  using row = row_state<Real>;
+  static void take(op code, row& r, Real const* values, int n) {
+    visit_reduction(code, [&]<op Code>() {
+      for (int j = 0; j < n; ++j) take_value<Code>(r, values[j]);
+    });
+  }
+  static Real reduced(op code, row const& r) {
+    Real result{};
+    visit_reduction(code, [&]<op Code>() { result = row_result<Code>(r); });
+    return result;
   }
 
   /// sums[j] += a * b[j]

@@ -5,7 +5,9 @@
 // only: a step that a contraction reads (to the src dtype), a step marked `rounded`, a cast, and
 // the store. Any strides, broadcasts, transpositions, groups, dilations; several outputs; extents
 // 0. A contraction is summed once for each value of a run; a chain's second contraction recomputes
-// the runs of the first that it reads. Nothing is allocated: scratch does not depend on extents.
+// the runs of the first that it reads. Reductions are computed row by row, before the steps that
+// read them: what leads to one is evaluated along its own row, and again for the steps after it,
+// unless the row is a single run. Nothing is allocated: scratch does not depend on extents.
 // Oracle and pass are made of this: reference/evaluate.hpp, reference/pass.hpp.
 #pragma once
 
@@ -70,12 +72,19 @@ class evaluator {
       step const& s = c_.steps[i];
       needs_[detail::at(i)] = std::uint64_t{1} << i;
       if (find_given(i) != nullptr) continue;
+      if (is_reduction(s.code)) {
+        rows_[detail::at(i)] = needs_[detail::at(i)];
+        row_dims_[detail::at(i)] = value_dims(p, s.args[0]);
+      }
       if (s.contraction >= 0) {
         contracted& d = contracted_[detail::at(s.contraction)];
         d = {value_dims(p, step_ref(i)), value_dims(p, s.args[0]), value_dims(p, s.args[1])};
       } else {
-        for (value_ref v : s.args)
-          if (v.kind == value_kind::step) needs_[detail::at(i)] |= needs_[detail::at(v.index)];
+        for (value_ref v : s.args) {
+          if (v.kind != value_kind::step) continue;
+          rows_[detail::at(i)] |= rows_[detail::at(v.index)];
+          if (!is_reduction(s.code)) needs_[detail::at(i)] |= needs_[detail::at(v.index)];
+        }
       }
     }
   }
@@ -105,25 +114,42 @@ class evaluator {
   struct contracted {
     shape dims, src, weight;
   };
+  /// What one level knows of the row that it is at.
+  struct row_level {
+    std::array<number, max_steps> reduced{};
+    std::uint64_t kept = 0;  ///< steps whose blocks hold the whole row
+    int kept_count = 0;      ///< and of how many values
+  };
 
   template <class Sink>
   void run_group(shape const& dims, unsigned group, Sink&& sink) {
     if (element_count(dims) == 0) return;
-    std::uint64_t needed = 0;
-    for (int o = 0; o < c_.outputs.ssize(); ++o)
-      if ((group >> o & 1U) != 0) needed |= needs_[detail::at(c_.outputs[o].value.index)];
+    std::uint64_t needed = 0, rows = 0;
+    for (int o = 0; o < c_.outputs.ssize(); ++o) {
+      if ((group >> o & 1U) == 0) continue;
+      needed |= needs_[detail::at(c_.outputs[o].value.index)];
+      rows |= rows_[detail::at(c_.outputs[o].value.index)];
+    }
     value_run r{dims, dims, dims.ssize() - 1, 1};
     for (extent& e : r.at) e = 0;
     do {
-      extent const length = r.axis < 0 ? 1 : dims.back();
-      for (extent start = 0; start < length; start += run_length) {
-        if (r.axis >= 0) r.at.back() = start;
-        r.count = static_cast<int>(length - start < run_length ? length - start : run_length);
-        evaluate(needed, r, 0);
+      reduce_rows(rows, r, 0);
+      for_each_run(r, [&] {
+        evaluate_kept(needed, r, 0);
         for (int o = 0; o < c_.outputs.ssize(); ++o)
           if ((group >> o & 1U) != 0) sink(o, r, block(0, c_.outputs[o].value.index));
-      }
+      });
     } while (next_row(r));
+  }
+  /// The runs of the row that r lies in.
+  template <class F>
+  static void for_each_run(value_run& r, F&& f) {
+    extent const length = r.axis < 0 ? 1 : r.dims.back();
+    for (extent start = 0; start < length; start += run_length) {
+      if (r.axis >= 0) r.at.back() = start;
+      r.count = static_cast<int>(length - start < run_length ? length - start : run_length);
+      f();
+    }
   }
   /// The next index of all axes but the last; false after the last one.
   static bool next_row(value_run& r) {
@@ -147,6 +173,43 @@ class evaluator {
   }
   number* extra(int level, int i) { return block(level, c_.steps.ssize() + i); }
 
+  /// Computes the reductions of `rows`, a bit each, for the row that r lies in. Begins that row:
+  /// evaluate_kept() may go on from here.
+  void reduce_rows(std::uint64_t rows, value_run const& r, int level) {
+    row_level& state = levels_[detail::at(level)];
+    state.kept = 0;
+    for (int i = 0; i < c_.steps.ssize() && rows >> i != 0; ++i) {
+      if ((rows >> i & 1U) == 0) continue;
+      step const& s = c_.steps[i];
+      value_ref const v = s.args[0];
+      value_run along = row_run(row_dims_[detail::at(i)], r);
+      typename Arithmetic::row row{};
+      for_each_run(along, [&] {
+        if (v.kind == value_kind::step) evaluate_kept(needs_[detail::at(v.index)], along, level);
+        Arithmetic::take(s.code, row, argument(v, along, extra(level, 0), level), along.count);
+      });
+      state.reduced[detail::at(i)] = Arithmetic::reduced(s.code, row);
+    }
+  }
+  /// The row of a value of extents `dims` that belongs to a place in r, which it broadcasts to but
+  /// for the last axis.
+  static value_run row_run(shape const& dims, value_run const& r) {
+    value_run along{dims, dims, dims.ssize() - 1, 1};
+    int const skipped = r.dims.ssize() - dims.ssize();
+    for (int i = 0; i < dims.ssize() - 1; ++i) along.at[i] = dims[i] == 1 ? 0 : r.at[i + skipped];
+    along.at.back() = 0;
+    return along;
+  }
+  /// evaluate(), but for what the blocks still hold of this row, where a row is a single run.
+  void evaluate_kept(std::uint64_t needed, value_run const& r, int level) {
+    row_level& state = levels_[detail::at(level)];
+    bool const whole = r.axis < 0 || r.count == r.dims.back();
+    if (!whole || state.kept_count != r.count) state.kept = 0;
+    evaluate(needed & ~state.kept, r, level);
+    state.kept = whole ? state.kept | needed : 0;
+    state.kept_count = r.count;
+  }
+
   /// Computes the needed steps over the run into the blocks of this level.
   void evaluate(std::uint64_t needed, value_run const& r, int level) {
     for (int i = 0; i < c_.steps.ssize(); ++i) {
@@ -159,6 +222,9 @@ class evaluator {
       }
       if (s.contraction >= 0) {
         contract(s, r, out, level);
+      } else if (is_reduction(s.code)) {
+        for (int j = 0; j < r.count; ++j)
+          out[j] = levels_[detail::at(level)].reduced[detail::at(i)];
       } else {
         number const* args[3] = {};
         for (int a = 0; a < row_of(s.code).arity; ++a)
@@ -190,9 +256,17 @@ class evaluator {
   /// What a contraction reads: an operand as it is in memory, a step rounded to the src dtype.
   number const* contracted_argument(value_ref v, value_run const& r, number* room, int level) {
     if (v.kind != value_kind::step) return argument(v, r, room, level);
-    evaluate(needs_[detail::at(v.index)], r, level + 1);
-    number const* const values = block(level + 1, v.index);
-    for (int j = 0; j < r.count; ++j) room[j] = values[j];
+    std::uint64_t const rows = rows_[detail::at(v.index)];
+    bool const by_value = rows != 0 && r.axis != r.dims.ssize() - 1;  // each lies in another row
+    value_run part = r;
+    if (by_value) part = {r.dims, r.at, r.dims.ssize() - 1, 1};
+    for (int done = 0; done < r.count; done += part.count) {
+      reduce_rows(rows, part, level + 1);
+      evaluate_kept(needs_[detail::at(v.index)], part, level + 1);
+      number const* const values = block(level + 1, v.index);
+      for (int j = 0; j < part.count; ++j) room[done + j] = values[j];
+      if (by_value) ++part.at[r.axis];
+    }
     Arithmetic::round(room, c_.precision.src, r.count);
     return room;
   }
@@ -299,7 +373,11 @@ class evaluator {
   void const* const* operands_;
   number* scratch_;
   std::span<given_value const> given_;
-  std::array<std::uint64_t, max_steps> needs_{};
+  /// Of each step, the steps that are computed over the same run (a bit each), and the reductions
+  /// whose rows come first.
+  std::array<std::uint64_t, max_steps> needs_{}, rows_{};
+  std::array<shape, max_steps> row_dims_{};  ///< of a reduction: the extents that it reads
+  std::array<row_level, 1 + max_contractions> levels_{};
   std::array<contracted, max_contractions> contracted_{};
 };
 

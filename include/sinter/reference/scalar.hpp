@@ -198,6 +198,47 @@ Real ternary_meaning(Real a, Real b, Real c) {
 
 // clang-format on
 
+/// What a reduction knows of the values of a row that it has taken, in order.
+template <class Real>
+struct row_state {
+  Real value = 0;
+  extent at = 0;  ///< argmax: the index of `value`
+  extent count = 0;
+};
+
+/// The next value of the row.
+template <op Code, class Real>
+void take_value(row_state<Real>& row, Real v) {
+  if constexpr (Code == op::row_sum || Code == op::row_mean) {
+    row.value += v;
+  } else if constexpr (Code == op::row_max) {
+    row.value = row.count == 0 ? v : detail::larger(row.value, v);
+  } else if constexpr (Code == op::argmax) {
+    bool const beats = v > row.value || v != v;
+    if (row.count == 0 || (row.value == row.value && beats)) {
+      row.value = v;
+      row.at = row.count;
+    }
+  } else {
+    static_assert(detail::has_meaning<Code>, "sinter: a row of core/op.hpp has no meaning here");
+  }
+  ++row.count;
+}
+
+/// The value of the row, all of it taken; rows may be empty.
+template <op Code, class Real>
+Real row_result(row_state<Real> const& row) {
+  if constexpr (Code == op::row_mean)
+    return row.count == 0 ? std::numeric_limits<Real>::quiet_NaN()
+                          : row.value / static_cast<Real>(row.count);
+  else if constexpr (Code == op::row_max)
+    return row.count == 0 ? -std::numeric_limits<Real>::infinity() : row.value;
+  else if constexpr (Code == op::argmax)
+    return static_cast<Real>(row.at);
+  else
+    return row.value;
+}
+
 /// Any pointwise op but cast, which is rounded().
 template <op Code, class Real>
 Real meaning(Real a, Real b, Real c, Real alpha, Real beta) {
@@ -211,15 +252,16 @@ Real meaning(Real a, Real b, Real c, Real alpha, Real beta) {
 }
 
 constexpr bool is_pointwise(op code) {
-  return row_of(code).kind != op_class::contraction && row_of(code).kind != op_class::cast;
+  op_class const kind = row_of(code).kind;
+  return kind == op_class::unary || kind == op_class::binary || kind == op_class::ternary;
 }
 
 namespace detail {
 
-template <class F, std::size_t... Index>
-void visit_pointwise(op code, F&& f, std::index_sequence<Index...>) {
+template <bool (*Wanted)(op), class F, std::size_t... Index>
+void visit(op code, F&& f, std::index_sequence<Index...>) {
   auto const one = [&]<op Code>() {
-    if constexpr (is_pointwise(Code)) f.template operator()<Code>();
+    if constexpr (Wanted(Code)) f.template operator()<Code>();
     return true;
   };
   (void)((static_cast<std::size_t>(code) == Index && one.template operator()<static_cast<op>(Index)>()) ||
@@ -232,8 +274,14 @@ void visit_pointwise(op code, F&& f, std::index_sequence<Index...>) {
 /// instantiates every row, so an op without a meaning does not compile.
 template <class F>
 void visit_pointwise(op code, F&& f) {
-  detail::visit_pointwise(code, std::forward<F>(f),
-                          std::make_index_sequence<std::size_t{op_count}>{});
+  detail::visit<is_pointwise>(code, std::forward<F>(f),
+                              std::make_index_sequence<std::size_t{op_count}>{});
+}
+/// The same for a reduction.
+template <class F>
+void visit_reduction(op code, F&& f) {
+  detail::visit<is_reduction>(code, std::forward<F>(f),
+                              std::make_index_sequence<std::size_t{op_count}>{});
 }
 
 // ---- rounding to a dtype -----------------------------------------------------------------
