@@ -2,7 +2,10 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(sinter_config_dir ${CMAKE_INSTALL_DATADIR}/cmake/sinter)
+set(SINTER_INSTALL_CMAKEDIR ${CMAKE_INSTALL_DATADIR}/cmake/sinter CACHE STRING
+  "Where sinterConfig.cmake goes, below the prefix")
+mark_as_advanced(SINTER_INSTALL_CMAKEDIR)
+set(sinter_config_dir ${SINTER_INSTALL_CMAKEDIR})
 
 install(TARGETS sinter EXPORT sinterTargets FILE_SET HEADERS)
 install(EXPORT sinterTargets NAMESPACE sinter:: DESTINATION ${sinter_config_dir})
@@ -21,7 +24,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/sinterConfigVersion.cmake
 install(
   FILES ${PROJECT_BINARY_DIR}/sinterConfig.cmake ${PROJECT_BINARY_DIR}/sinterConfigVersion.cmake
         ${CMAKE_CURRENT_LIST_DIR}/FindSinterXbyak.cmake ${CMAKE_CURRENT_LIST_DIR}/sinter_backends.cmake
-        ${PROJECT_SOURCE_DIR}/src/backends.cpp
+        ${CMAKE_CURRENT_LIST_DIR}/sinter_backends_component.cmake ${PROJECT_SOURCE_DIR}/src/backends.cpp
   DESTINATION ${sinter_config_dir})
 
 # sinter.pc requires neither dnnl.pc, which exists nowhere, nor xbyak.pc, which few packages of Xbyak

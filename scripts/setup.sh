@@ -1,7 +1,7 @@
 # Sourced by ./run: finds what Sinter's build needs, and installs only what is missing.
 #
 #   setup demo     a compiler, CMake, Ninja, oneDNN, Xbyak, nlohmann-json
-#   setup test     those, and doctest, Google Benchmark and pkg-config
+#   setup test     those, and doctest, Google Benchmark and pkg-config; Conan if it can be had
 #
 # How each thing is found: a program on PATH, or a header under CMAKE_PREFIX_PATH, .deps/prefix,
 # /usr/local or /usr, with its version read from the header. That is quick, needs no root and no
@@ -261,8 +261,20 @@ apt_setup() {
   apt_install "$@"
 }
 
+# Conan is a Python package. Only the test of Sinter's own Conan recipe wants it, so it is no failure
+# to be without: that test is then left out, and the configuration says so.
+setup_conan() {
+  local venv=$root/.deps/conan
+  if command -v conan >/dev/null || [ -x "$venv/bin/conan" ]; then return 0; fi
+  python3 -c 'import ensurepip, venv' 2>/dev/null || return 0
+  python3 -m venv "$venv" &&
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --retries 1 --timeout 5 'conan>=2.1,<3' ||
+    { rm -rf "$venv"; say "Conan could not be installed (above); the test of the Conan recipe is left out."; }
+}
+
 setup() {
   local scope=${1:-test} missing
+  [ "$scope" = demo ] || setup_conan
   mapfile -t missing < <(missing_packages "$scope")
   [ ${#missing[@]} -gt 0 ] || return 0
   if [ "${SINTER_SETUP:-}" = source ]; then

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # consume.sh WAY: one way to use Sinter from outside, called by ctest with these variables set:
 #   SOURCE   Sinter's source tree                WORK     a folder of this configuration's own
-#   CXX, CMAKE, PKG_CONFIG_PROGRAM               VERSION  what the consumer must print
+#   CXX, CMAKE, PKG_CONFIG_PROGRAM, CONAN        VERSION  what the consumer must print
 #   ONEDNN, JIT  0 or 1: what is compiled in     DNNL_DIR, XBYAK_INCLUDE  where those are
 # Way "install" comes first: it installs into WORK/stage and moves the tree to "WORK/moved here".
 set -euo pipefail
@@ -21,13 +21,15 @@ quiet() {
   "$@" >"$log" 2>&1 || { echo "failed: $*" >&2; cat "$log" >&2; exit 1; }
 }
 
-# The program says its version and what is compiled in.
+# The program, or what else the command prints, says the version and what is compiled in.
 expect_output() {
   local output wanted="sinter $VERSION onednn=$ONEDNN jit=$JIT"
-  output=$("$1")
+  output=$("$@")
   echo "$output"
   grep -qxF "$wanted" <<<"$output" || { echo "wanted the line: $wanted" >&2; exit 1; }
 }
+
+yes_or_no() { [ "$1" = 1 ] && echo True || echo False; }
 
 case $way in
   install)
@@ -87,6 +89,50 @@ case $way in
     "$CXX" -std=c++20 -I"$SOURCE/include" "${flags[@]}" "$here/consumer/main.cpp" \
       ${libs[@]+"${libs[@]}"} -o "$build/consumer"
     expect_output "$build/consumer"
+    ;;
+
+  conan)  # with no remote: Xbyak is a stand-in of the test's own, oneDNN the system's by our wrapper
+    rm -rf "$build"
+    export CONAN_HOME=$build/home XBYAK_INCLUDE CC CXX
+    case $CXX in *clang*) CC=clang ;; *) CC=gcc ;; esac
+    prefix_of_dnnl=${DNNL_DIR%%/lib*}
+    conf=(-c user.sinter:onednn_prefix="${prefix_of_dnnl:-/usr}")
+    mkdir -p "$build"
+    quiet "$WORK/conan.log" "$CONAN" profile detect
+    quiet "$WORK/conan.log" "$CONAN" remote disable '*'
+    [ "$ONEDNN" = 0 ] ||
+      quiet "$WORK/conan.log" "$CONAN" create "$SOURCE/packaging/conan/onednn" "${conf[@]}"
+    quiet "$WORK/conan.log" "$CONAN" create "$here/conan/xbyak" --version 7.24
+    quiet "$WORK/conan.log" "$CONAN" create "$SOURCE" \
+      -s compiler.cppstd=20 -s build_type=Debug -c tools.cmake.cmake_layout:test_folder="$build" \
+      "${conf[@]}" \
+      -o "sinter/*:with_onednn=$(yes_or_no "$ONEDNN")" -o "sinter/*:with_jit=$(yes_or_no "$JIT")"
+    expect_output tail -n 20 "$WORK/conan.log"
+    ;;
+
+  vcpkg_dry_run)  # the real port, with the functions of vcpkg that it calls stubbed; not vcpkg itself
+    rm -rf "$build"
+    features=()
+    [ "$ONEDNN" = 0 ] || features+=(onednn)
+    [ "$JIT" = 0 ] || features+=(jit)
+    quiet "$WORK/vcpkg.log" "$CMAKE" -DPORT="$SOURCE/ports/sinter" -DWORK="$build" -DVERSION="$VERSION" \
+      -DFEATURES="$(IFS=';'; echo "${features[*]-}")" -DOPTIONS="$(IFS=';'; echo "${common[*]}")" \
+      -P "$here/vcpkg/dry_run.cmake"
+    quiet "$WORK/vcpkg.log" "$CMAKE" -S "$here/find_package" -B "$build/consumer" "${common[@]}" \
+      -DCMAKE_PREFIX_PATH="$build/packages"
+    quiet "$WORK/vcpkg.log" "$CMAKE" --build "$build/consumer"
+    expect_output "$build/consumer/consumer"
+    ;;
+
+  vcpkg)  # the real tool, with the system's oneDNN and Xbyak
+    rm -rf "$build"
+    quiet "$WORK/vcpkg.log" "$VCPKG_ROOT/vcpkg" install \
+      --x-manifest-root="$SOURCE/packaging/vcpkg/example" --x-install-root="$build/installed" \
+      --overlay-ports="$SOURCE/ports" --overlay-ports="$SOURCE/packaging/vcpkg"
+    quiet "$WORK/vcpkg.log" "$CMAKE" -S "$here/find_package" -B "$build/consumer" "${common[@]}" \
+      -DCMAKE_PREFIX_PATH="$(echo "$build"/installed/*-*)"
+    quiet "$WORK/vcpkg.log" "$CMAKE" --build "$build/consumer"
+    expect_output "$build/consumer/consumer"
     ;;
 
   *) echo "unknown way $way" >&2; exit 2 ;;
