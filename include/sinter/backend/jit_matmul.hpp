@@ -238,8 +238,11 @@ inline void add_accesses(matmul_plan& plan, problem const& p, epilogue const& e)
     if (e.reads(i)) add(false, i, p.operands[at(i)]);
 }
 
-/// Does the epilogue want more registers than accumulators leave?
+/// Does the epilogue want more registers than accumulators leave, or is it so long that a copy for each row takes more
+/// than a millisecond to generate?
 inline bool wants_loop(epilogue const& e, isa level) {
+  constexpr int most_copied_steps = 8;
+  if (e.steps() > most_copied_steps) return true;
   int const free = vector_count_of(level) - tile_rows(level) * tile_vectors;
   return !has_masks(level) || e.stack_bytes(level) / vector_bytes_of(level) > free;
 }

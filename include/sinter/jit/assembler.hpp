@@ -7,14 +7,16 @@
 // it stands: relative jumps and rip-relative data only. jit/code_memory.hpp makes it executable.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "../base/status.hpp"
@@ -86,13 +88,15 @@ class assembler : private detail::code_buffer, public xb::CodeGenerator {
   /// (AVX-512: an embedded broadcast).
   xb::Address constant(float value) { return constant_bits(std::bit_cast<std::uint32_t>(value)); }
   xb::Address constant_bits(std::uint32_t bits) {
-    if (masks()) return ptr_b[rip + find({bits})];
-    return ptr[rip + find(std::vector<std::uint32_t>(8, bits))];
+    if (masks()) return ptr_b[rip + find({&bits, 1})];
+    std::array<std::uint32_t, 8> lanes;
+    lanes.fill(bits);
+    return ptr[rip + find(lanes)];
   }
   /// Memory that holds these bits once.
-  xb::Address lone(std::uint32_t bits) { return ptr[rip + find({bits})]; }
+  xb::Address lone(std::uint32_t bits) { return ptr[rip + find({&bits, 1})]; }
   /// Memory that holds these 1, 8 or 16 32-bit words, aligned to their size.
-  xb::Address table(std::vector<std::uint32_t> words) { return ptr[rip + find(std::move(words))]; }
+  xb::Address table(std::vector<std::uint32_t> const& words) { return ptr[rip + find(words)]; }
 
   /// Emits the constants that were referred to, behind the last instruction, and gives the whole
   /// code; or says why nothing usable was generated: an overflow, an encoding that does not exist,
@@ -116,10 +120,13 @@ class assembler : private detail::code_buffer, public xb::CodeGenerator {
     xb::Label label;
   };
 
-  xb::Label& find(std::vector<std::uint32_t> words) {
+  /// Asked several times for each step of a long chain: no allocation, most misses end at one word.
+  xb::Label& find(std::span<std::uint32_t const> words) {
     for (pooled& p : pool_)
-      if (p.words == words) return p.label;
-    pool_.push_back({std::move(words), {}});
+      if (p.words[0] == words[0] && p.words.size() == words.size() &&
+          std::equal(words.begin(), words.end(), p.words.begin()))
+        return p.label;
+    pool_.push_back({{words.begin(), words.end()}, {}});
     return pool_.back().label;
   }
   /// Large ones first, so that nothing is lost to alignment but once.

@@ -70,6 +70,8 @@ class epilogue {
   /// Operand i is read by a step of this epilogue, so its block_access must be filled.
   bool reads(int operand) const { return reads(*chain_, anchor_, operand); }
 
+  int steps() const { return chain_->steps.ssize() - 1 - anchor_; }
+
   /// Scratch memory that emit() may use for any block: where vectors wait that it has no free
   /// registers beside.
   int stack_bytes(isa level) const {
