@@ -1,12 +1,6 @@
 // Executable memory: shared, reused, never writable and executable at once, and a sentence where
 // the host forbids it.
 #include <doctest/doctest.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include <atomic>
 #include <cstddef>
@@ -21,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/forbid_code.hpp"
 #include "support/skip.hpp"
 
 using namespace sinter;
@@ -187,49 +182,11 @@ TEST_CASE("dumps and profiles name each kernel and hold its bytes") {
 }
 
 namespace {
-
-constexpr int set_mdwe = 65, mdwe_refuse_exec_gain = 1;  // linux/prctl.h from 6.3 on
-
-bool forbid_by_seccomp() {
-  constexpr auto exec = static_cast<unsigned>(PROT_EXEC);
-  sock_filter filter[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mprotect, 1, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 3),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
-      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, exec, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  sock_fprog const program{sizeof filter / sizeof filter[0], filter};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+constexpr char const* forbidden_case = "child: a host that forbids executable memory";
 }
-
-/// Runs the case below in a process of its own, so that nothing was probed before. 77: the kernel
-/// lacks the means.
-int run_child(char const* how) {
-  pid_t const child = fork();
-  if (child == 0) {
-    setenv("SINTER_TEST_FORBID", how, 1);
-    execl("/proc/self/exe", "forbidden", "--test-case=child: a host that forbids executable memory",
-          "--no-skip", nullptr);
-    _exit(99);
-  }
-  int state = 0;
-  waitpid(child, &state, 0);
-  return WIFEXITED(state) ? WEXITSTATUS(state) : 128;
-}
-
-}  // namespace
 
 TEST_CASE("child: a host that forbids executable memory" * doctest::skip()) {
-  char const* const how = std::getenv("SINTER_TEST_FORBID");
-  REQUIRE(how != nullptr);
-  bool const done = std::string(how) == "mdwe"
-                        ? prctl(set_mdwe, mdwe_refuse_exec_gain, 0, 0, 0) == 0
-                        : forbid_by_seccomp();
-  if (!done) std::_Exit(77);
+  sinter_test::forbid_code_as_asked();
   verdict const& v = code_memory::allowed();
   CHECK(!v);
   CHECK(v.what == code::unsupported);
@@ -243,12 +200,12 @@ TEST_CASE("child: a host that forbids executable memory" * doctest::skip()) {
 }
 
 TEST_CASE("a host that forbids executable memory gets a sentence: memory-deny-write-execute") {
-  int const code = run_child("mdwe");
+  int const code = sinter_test::run_child("mdwe", forbidden_case);
   if (code == 77) SINTER_SKIP("this kernel has no PR_SET_MDWE");
   CHECK(code == 0);
 }
 TEST_CASE("a host that forbids executable memory gets a sentence: seccomp") {
-  int const code = run_child("seccomp");
+  int const code = sinter_test::run_child("seccomp", forbidden_case);
   if (code == 77) SINTER_SKIP("this kernel has no seccomp filters");
   CHECK(code == 0);
 }
