@@ -19,6 +19,7 @@ using namespace sinter;
 struct random_options {
   bool matmul = true, conv = true, pointwise = true;
   extent max_extent = 24;
+  extent max_columns = 0;  ///< of the last axis, convolutions apart; 0: max_extent
   int max_steps = 6;
   bool branches = true;  ///< steps that read earlier steps, lets, a second output
   bool strides = true;   ///< gaps, permuted memory, meaningless strides on axes of extent 1
@@ -62,7 +63,9 @@ class random_case_maker {
  private:
   extent below(extent n) { return static_cast<extent>(random_() % static_cast<std::uint64_t>(n)); }
   std::size_t at(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
-  extent any_extent() { return below(4) == 0 ? 1 + below(3) : 1 + below(o_.max_extent); }
+  extent any_extent() { return extent_up_to(o_.max_extent); }
+  extent any_columns() { return extent_up_to(o_.max_columns > 0 ? o_.max_columns : o_.max_extent); }
+  extent extent_up_to(extent most) { return below(4) == 0 ? 1 + below(3) : 1 + below(most); }
   static std::string joined(shape const& s) {
     std::string t;
     for (int i = 0; i < s.ssize(); ++i) t += detail::join({i > 0 ? "x" : "", s[i]});
@@ -113,12 +116,13 @@ class random_case_maker {
   }
   void start_pointwise() {
     extent const rank = 1 + below(4);
-    for (extent i = 0; i < rank; ++i) domain_.push_back(any_extent());
+    for (extent i = 1; i < rank; ++i) domain_.push_back(any_extent());
+    domain_.push_back(any_columns());
     text_ = "linear(" + operand("x", ":tensor", domain_) + ", 1, 0)";
     steps_ = 1;
   }
   void start_matmul() {
-    extent const m = any_extent(), n = any_extent(), k = any_extent();
+    extent const m = any_extent(), n = any_columns(), k = any_extent();
     bool const ts = below(4) == 0, tw = below(4) == 0, tensor_weight = below(4) == 0;
     shape src, weight;
     extent const batches = below(3) == 0 ? 1 + below(2) : 0;

@@ -219,7 +219,7 @@ TEST_CASE("random chains with reductions: the portable backend, and float within
     random_options with;
     with.reductions = true;
     with.conv = seed % 2 == 0;
-    if (seed % 50 == 0) with.max_extent = 700;  // rows of more than one run
+    if (seed % 50 == 0) with.max_columns = 700;  // rows of more than one run
     with.max_steps = 8;
     check_options o{
         .seed = seed, .where = all_placements[seed % 3], .values = all_patterns[seed % 5]};
