@@ -55,6 +55,9 @@ static_assert(makes(sinter::select(x > y, x, 0.0F), op::select) &&
 static_assert(last(sinter::cast<sinter::dtype::bf16>(x)).code == op::cast &&
               last(sinter::cast<sinter::dtype::bf16>(x)).to == sinter::dtype::bf16);
 
+static_assert(makes(sinter::row_sum(x), op::row_sum) && makes(sinter::row_mean(x), op::row_mean) &&
+              makes(sinter::row_max(x), op::row_max) && makes(sinter::argmax(x), op::argmax));
+
 // Numbers stand on either side, and equal operands are one operand.
 static_assert(last(2 - x).args[0] == sinter::constant_ref(0) &&
               last(2 - x).args[1] == sinter::operand_ref(0));

@@ -159,6 +159,66 @@ TEST_CASE("dynamic extents: inferred, resolved, checked again") {
   CHECK(resolve(image, one).value().outputs[0].dims == shape{2, 5, 4, 8});
 }
 
+TEST_CASE("a reduction leaves one value of each row, which broadcasts back") {
+  CHECK(output_dims("row_sum(x:tensor)", {dims({2, 3})}) == shape{2, 1});
+  CHECK(output_dims("argmax(x:tensor)", {dims({7})}) == shape{1});
+  CHECK(output_dims("row_max(x:tensor) | add b:vector", {dims({2, 3}), nothing}) == shape{2, 3});
+  CHECK(output_dims("row_max(x:tensor) | add 1", {dims({2, 4, 0})}) == shape{2, 4, 1});
+  CHECK(output_dims("matmul(x, w) | row_mean", {dims({7, 2, 3}), dims({3, 4})}) == shape{7, 2, 1});
+  CHECK(output_dims("conv2d(x, w) | row_max", {dims({1, 5, 5, 4}), dims({8, 1, 1, 4})}) ==
+        shape{1, 5, 5, 1});
+  CHECK(output_dims("row_sum(x:tensor) | matmul(%0, w)", {dims({2, 3}), dims({1, 4})}) ==
+        shape{2, 4});
+
+  problem const p =
+      problem_of(
+          "matmul(x, w) | row_max | sub(%0, %1) | add r:tensor | argmax -> out=%3, top=%1, "
+          "index=%4",
+          {dims({5, 3}), dims({3, 4})})
+          .value();
+  CHECK(p.domain == shape{5, 4});
+  CHECK(p.operands[2] == dense_desc(dtype::f32, {5, 4}));  // as the domain
+  CHECK(p.outputs[0].dims == shape{5, 4});
+  CHECK(p.outputs[1].dims == shape{5, 1});
+  CHECK(p.outputs[2].dims == shape{5, 1});
+  CHECK(value_dims(p, step_ref(1)) == shape{5, 1});
+  CHECK(value_dims(p, step_ref(2)) == shape{5, 4});
+  // A row or a column of extents of its own.
+  CHECK(problem_of("matmul(x, w) | row_max | mul r:tensor",
+                   {dims({5, 3}), dims({3, 4}), dims({5, 1})})
+            .value()
+            .outputs[0]
+            .dims == shape{5, 1});
+}
+
+TEST_CASE("reductions with dynamic extents, rows of dynamic length too") {
+  problem const p = problem_of("matmul(x, w) | row_max | sub(%0, %1) | exp | row_sum | div(%3, %4)",
+                               {dims({dynamic, 8}), dims({8, 5})})
+                        .value();
+  CHECK(p.outputs[0].dims == shape{dynamic, 5});
+  CHECK(value_dims(p, step_ref(1)) == shape{dynamic, 1});
+  std::vector<shape> const six{{6, 8}};
+  CHECK(resolve(p, six).value().outputs[0].dims == shape{6, 5});
+
+  problem const rows = problem_of("row_max(x:tensor) | sub(x:tensor, %0) -> top=%0, out=%1",
+                                  {dims({dynamic, dynamic})})
+                           .value();
+  CHECK(rows.outputs[0].dims == shape{dynamic, 1});
+  CHECK(rows.outputs[1].dims == shape{dynamic, dynamic});
+  for (extent n : {0, 1, 9}) {
+    std::vector<shape> const actual{{3, n}};
+    problem const q = resolve(rows, actual).value();
+    CHECK(q.outputs[0].dims == shape{3, 1});
+    CHECK(q.outputs[1].dims == shape{3, n});
+  }
+  // Refused when the extent is known.
+  problem const index = problem_of("argmax(x:tensor)", {dims({dynamic, dynamic})}).value();
+  std::vector<shape> const long_rows{{1, (extent{1} << 24) + 1}};
+  CHECK(resolve(index, long_rows).error().message ==
+        "sinter: argmax of 'x' of 1x16777217; a last axis of at most 16777216 is wanted, so that "
+        "f32 holds each index");
+}
+
 TEST_CASE("an operand declared in place") {
   problem const p = problem_of("matmul(x, w) | add r:tensor",
                                {dims({2, 3}), dims({3, 4}), dims({2, 4}, {9, 1})}, {{9, 1}}, 2)

@@ -87,6 +87,45 @@ TEST_CASE("broadcasting") {
         "so far; extents must be equal or 1, aligned at the last axis");
 }
 
+TEST_CASE("reductions") {
+  CHECK(refusal("row_sum(s:scalar) | add x:tensor", {dims({}), dims({2})}) ==
+        "sinter: row_sum of 's' of scalar; a value with a last axis is wanted");
+  CHECK(refusal("row_max(1) | add x:tensor", {dims({2})}) ==
+        "sinter: row_max of a constant of scalar; a value with a last axis is wanted");
+  CHECK(refusal("add(x:tensor, 1) | argmax", {dims({})}) ==
+        "sinter: argmax of the result of step 0 (add) of scalar; a value with a last axis is "
+        "wanted");
+  CHECK(refusal("argmax(x:tensor)", {dims({1, (extent{1} << 24) + 1})}) ==
+        "sinter: argmax of 'x' of 1x16777217; a last axis of at most 16777216 is wanted, so that "
+        "f32 holds each index");
+  CHECK(refusal("argmax(x:tensor)", {dims({1, extent{1} << 24})}).empty());
+  CHECK(refusal("row_max(x:tensor)", {dims({1, (extent{1} << 24) + 1})}).empty());
+  // Stored or rounded to less than f32, an index has to fit there too.
+  operand_spec const wide = dims({1, 257}, {}, dtype::bf16);
+  CHECK(refusal("argmax(x:tensor) [bf16]", {wide}) ==
+        "sinter: argmax of 'x' of 1x257; a last axis of at most 256 is wanted, so that bf16 holds "
+        "each index");
+  CHECK(refusal("argmax(x:tensor) -> out:f32 [bf16]", {wide}).empty());
+  CHECK(begins(refusal("let argmax(x:tensor) | add 1 -> out:f32 [bf16]", {wide}),
+               "sinter: argmax of 'x' of 1x257; a last axis of at most 256"));
+  CHECK(refusal("argmax(x:tensor) [bf16]", {dims({1, 256}, {}, dtype::bf16)}).empty());
+  // All values of a group broadcast to one domain, those before a reduction too.
+  CHECK(refusal("row_max(x:tensor) | mul y:tensor", {dims({2, 3}), dims({2, 4})}) ==
+        "sinter: 'y' of 2x4 does not broadcast with 'x', 2x3 so far; extents must be equal or 1, "
+        "aligned at the last axis");
+  CHECK(refusal("matmul(x, w) | row_max | mul y:tensor",
+                {dims({2, 3}), dims({3, 4}), dims({5, 2, 1})}) ==
+        "sinter: 'y' of 5x2x1 would widen the result of step 0 (matmul) of 2x4; it must broadcast "
+        "to that");
+  CHECK(refusal("matmul(x, w) | row_max | add r:tensor", {dims({2, 3}), dims({3, 4}), dims({2, 1})},
+                {}, 2)
+            .empty());
+  CHECK(refusal("matmul(x, w) | row_max | add(%0, %1) | add r:tensor",
+                {dims({2, 3}), dims({3, 4}), dims({2, 1})}, {}, 2) ==
+        "sinter: operand 'r' cannot share memory with output 'out': dtype, extents and strides "
+        "must be the same, and are f32 2x1 (1, 1) and f32 2x4 (4, 1)");
+}
+
 TEST_CASE("roles") {
   CHECK(refusal("matmul(x, w) | add b:vector", {dims({2, 3}), dims({3, 4}), dims({1})}) ==
         "sinter: vector operand 'b' of 1; one value for each of the 4 indices of the last axis of "

@@ -21,10 +21,12 @@ struct dtype_row {
   std::string_view name;
   int bytes;
   bool floating;
+  int whole_bits;  ///< whole numbers below 2^whole_bits are exact
 };
 inline constexpr dtype_row dtype_table[] = {
-    {dtype::f32, "f32", 4, true},  {dtype::bf16, "bf16", 2, true}, {dtype::f16, "f16", 2, true},
-    {dtype::s32, "s32", 4, false}, {dtype::s8, "s8", 1, false},    {dtype::u8, "u8", 1, false},
+    {dtype::f32, "f32", 4, true, 24},  {dtype::bf16, "bf16", 2, true, 8},
+    {dtype::f16, "f16", 2, true, 11},  {dtype::s32, "s32", 4, false, 31},
+    {dtype::s8, "s8", 1, false, 7},    {dtype::u8, "u8", 1, false, 8},
 };
 static_assert([] {
   for (int i = 0; i < 6; ++i)
@@ -36,6 +38,8 @@ constexpr dtype_row const& row_of(dtype t) { return dtype_table[static_cast<int>
 constexpr std::string_view name_of(dtype t) { return row_of(t).name; }
 constexpr int size_of(dtype t) { return row_of(t).bytes; }
 constexpr bool is_floating(dtype t) { return row_of(t).floating; }
+/// So many whole numbers, from 0 on, are exact in it.
+constexpr std::int64_t whole_numbers(dtype t) { return std::int64_t{1} << row_of(t).whole_bits; }
 
 /// Storage of one bfloat16: the upper half of an IEEE binary32.
 struct bfloat16 {

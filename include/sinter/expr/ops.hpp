@@ -315,21 +315,21 @@ constexpr auto map(E const& e, G const& g, F const& f) {
 /// e / row_sum(e) with e = exp(v - row_max(v)).
 template <expression V>
 constexpr auto softmax(V const& v) {
-  auto const e = map(v, [](auto row) { return exp(row - row_max(row)); });
-  return map(e, [](auto row) { return row / row_sum(row); });
+  auto const powers = map(v, [](auto row) { return exp(row - row_max(row)); });
+  return map(powers, [](auto row) { return row / row_sum(row); });
 }
 /// d - log(row_sum(exp(d))) with d = v - row_max(v).
 template <expression V>
 constexpr auto log_softmax(V const& v) {
-  auto const d = map(v, [](auto row) { return row - row_max(row); });
-  return map(d, [](auto row) { return row - log(row_sum(exp(row))); });
+  auto const moved = map(v, [](auto row) { return row - row_max(row); });
+  return map(moved, [](auto row) { return row - log(row_sum(exp(row))); });
 }
 
 /// d / sqrt(row_mean(square(d)) + eps) with d = v - row_mean(v).
 template <expression V>
 constexpr auto layer_norm(V const& v, float eps = 1e-5F) {
-  auto const d = map(v, [](auto row) { return row - row_mean(row); });
-  return map(d, [eps](auto row) { return row / sqrt(row_mean(square(row)) + eps); });
+  auto const moved = map(v, [](auto row) { return row - row_mean(row); });
+  return map(moved, [eps](auto row) { return row / sqrt(row_mean(square(row)) + eps); });
 }
 /// ... * scale + shift
 template <expression V, expression Scale, expression Shift>

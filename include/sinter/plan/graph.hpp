@@ -115,6 +115,7 @@ struct graph_sink {
     report(fault_of_step(s));
     for (value_ref a : s.args)
       if (has_role(a, role::weight)) report(fault::weight_outside_contraction);
+    if (is_reduction(s.code) && has_role(s.args[0], role::scalar)) report(fault::scalar_reduced);
     result.steps.push_back(s);
     same_as.push_back(first_equal(s));
     return step_ref(result.steps.ssize() - 1);

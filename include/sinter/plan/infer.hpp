@@ -95,17 +95,20 @@ inline status check_step(chain const& c, int i) {
   return check_params(s);
 }
 
-/// May step i, a reduction, read rows of a value of these extents?
+/// May step i, a reduction, read rows of a value of these extents? An index has to stay what it is.
 inline status check_row(chain const& c, int i, shape const& dims) {
-  constexpr extent exact = extent{1} << 24;  // whole numbers that f32 holds
   step const& s = c.steps[i];
   auto const who = [&] {
     return join({name_of(s.code), " of ", describe(c, s.args[0]), " of ", to_string(dims)});
   };
   if (dims.empty()) return bad({who(), "; a value with a last axis is wanted"});
-  if (s.code == op::argmax && dims.back() > exact)
-    return bad(
-        {who(), "; a last axis of at most ", exact, " is wanted, so that f32 holds each index"});
+  if (s.code != op::argmax) return {};
+  dtype held = s.rounded ? c.precision.src : dtype::f32;
+  for (output const& o : c.outputs)
+    if (o.value == step_ref(i) && whole_numbers(o.type) < whole_numbers(held)) held = o.type;
+  if (dims.back() > whole_numbers(held))
+    return bad({who(), "; a last axis of at most ", whole_numbers(held), " is wanted, so that ",
+                name_of(held), " holds each index"});
   return {};
 }
 

@@ -215,10 +215,14 @@ class plan {
     return c.constants.ssize() - 1;
   }
 
+  /// An index is stored as it is, whatever the precision of other outputs.
+  constexpr dtype output_type(int s) const {
+    return graph_.steps[s].code == op::argmax ? dtype::f32 : graph_.precision.dst;
+  }
   constexpr void add_outputs(chain& c, int s, int group, std::int16_t local) const {
     for (graph_output const& o : graph_.outputs)
       if (o.value == step_ref(s))
-        c.outputs.push_back({o.name, step_ref(local), graph_.precision.dst, false});
+        c.outputs.push_back({o.name, step_ref(local), output_type(s), false});
     for (int reader = s + 1; reader < graph_.steps.ssize(); ++reader) {
       if (group_of_[reader] == group) continue;
       for (int a = 0; a < 3; ++a) {

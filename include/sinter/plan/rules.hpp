@@ -28,6 +28,7 @@ enum class fault : unsigned char {
   static_rank,
   static_shapes,
   output_redefined,
+  scalar_reduced,
   count_
 };
 
@@ -66,6 +67,8 @@ inline constexpr fault_row fault_table[] = {
     {fault::static_shapes,
      "sinter: the static shapes of the operands of a step do not fit each other"},
     {fault::output_redefined, "sinter: two outputs have the same name"},
+    {fault::scalar_reduced,
+     "sinter: a reduction reads rows along the last axis, and a scalar has none"},
 };
 static_assert([] {
   for (int i = 0; i < static_cast<int>(fault::count_); ++i)
@@ -96,6 +99,7 @@ namespace stop {
 [[noreturn]] inline void sinter_an_operand_of_a_contraction_has_the_wrong_static_rank() { raise_fault(fault::static_rank); }
 [[noreturn]] inline void sinter_the_static_shapes_of_the_operands_of_a_step_do_not_fit() { raise_fault(fault::static_shapes); }
 [[noreturn]] inline void sinter_two_outputs_have_the_same_name() { raise_fault(fault::output_redefined); }
+[[noreturn]] inline void sinter_a_reduction_reads_rows_along_the_last_axis_and_a_scalar_has_none() { raise_fault(fault::scalar_reduced); }
 // clang-format on
 }  // namespace stop
 
@@ -133,6 +137,8 @@ constexpr void require_no_fault(fault f) {
       stop::sinter_the_static_shapes_of_the_operands_of_a_step_do_not_fit();
     case fault::output_redefined:
       stop::sinter_two_outputs_have_the_same_name();
+    case fault::scalar_reduced:
+      stop::sinter_a_reduction_reads_rows_along_the_last_axis_and_a_scalar_has_none();
   }
 }
 
