@@ -648,8 +648,8 @@ TEST_CASE("what is refused is refused with a sentence") {
           "operand 'r'");
   refused(problem_of("conv2d(x, w:tensor)", {{1, 4, 4, 3}, {5, 3, 3, 3}}),
           "operand 'w' of conv2d is a tensor");
-  refused(problem_of("conv2d(x, w, groups=4)", {{1, 5, 5, 4}, {4, 3, 3, 1}}),
-          "4 groups of 1 output channels");
+  refused(problem_of("conv2d(x, w, groups=4)", {{1, 5, 5, 4}, {8, 3, 3, 1}}),
+          "4 groups of 2 output channels");
   refused(problem_of("conv1d(x, w)", {{1, 5, 4}, {4, 3, 4}}), "conv1d");
   refused(problem_of("conv3d(x, w)", {{1, 5, 5, 5, 4}, {4, 3, 3, 3, 4}}), "conv3d");
 }

@@ -19,6 +19,7 @@
 #include "../plan/text.hpp"
 #include "backend.hpp"
 #include "jit_conv.hpp"
+#include "jit_depthwise.hpp"
 #include "jit_matmul.hpp"
 
 namespace sinter::inline SINTER_ABI {
@@ -334,7 +335,9 @@ class jit_backend final : public backend {
     int const anchor = p.chain.anchor();
     if (anchor < 0) return jit::detail::refuse("chains without a contraction are not generated");
     op const code = p.chain.steps[anchor].code;
-    if (code == op::conv2d) return jit::supports_conv(p, **level);
+    if (code == op::conv2d)
+      return jit::is_depthwise(p) ? jit::supports_depthwise(p, **level)
+                                  : jit::supports_conv(p, **level);
     if (code != op::matmul)
       return jit::detail::refuse(std::string(name_of(code)) + " is not generated");
     return jit::supports_matmul(p, **level);
@@ -343,7 +346,8 @@ class jit_backend final : public backend {
   result<std::shared_ptr<kernel const>> build(problem const& p) const override {
     if (verdict const v = supports(p); !v) return failure{v.what, v.reason};
     isa const level = **jit::level_for(p);
-    if (p.chain.steps[p.chain.anchor()].code == op::conv2d) return jit::build_conv(p, level);
+    if (p.chain.steps[p.chain.anchor()].code == op::conv2d)
+      return jit::is_depthwise(p) ? jit::build_depthwise(p, level) : jit::build_conv(p, level);
     auto code = jit::build_matmul(p, level);
     if (!code) return code.error();
     return std::shared_ptr<kernel const>(std::make_shared<jit::matmul_kernel>(std::move(*code)));
