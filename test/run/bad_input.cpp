@@ -126,9 +126,12 @@ TEST_CASE("compile: options") {
   std::vector<sinter::named_desc> const given = {dims("x", {3, 4}), dims("w", {4, 5})};
   sinter::options o = on_reference();
   o.threads = 0;
-  check_compile({fused}, given, {"threads", "0", "1"}, o);
+  check_compile({fused}, given, {"options::threads is 0", "1 to 1024"}, o);
   o.threads = 4;
-  check_compile({fused}, given, {"threads", "4", "1"}, o);
+  check_compile({fused}, given, {"options::threads is 4", "options::executor", "sinter/openmp.hpp"},
+                o);
+  o.threads = 1025;
+  check_compile({fused}, given, {"options::threads is 1025", "1 to 1024"}, o);
   o = on_reference();
   o.backend = "gpu";
   check_compile({fused}, given, {"options::backend", "'gpu'", "reference"}, o);

@@ -73,9 +73,10 @@ class invocation {
   code run() noexcept { return run_(*this); }
 
   /// Cuts the work that the last repoint() described into at most `wanted` parts and gives their number, at least 1.
-  /// The answer follows from the kernel, `wanted` and the args (scratch apart) alone, so that the invocations of several
-  /// workers agree. Parts are of about equal work, write nothing in common, read nothing that another writes, and leave
-  /// in all outputs together the very bits that run() leaves: a sum is never cut. No allocation; run() is unchanged.
+  /// The answer follows from the kernel, `wanted` and the shapes alone, not from pointers: the invocations of several
+  /// workers agree. Parts are of about equal work, write nothing in common, read nothing that another writes, and
+  /// leave in all outputs together the very bits that run() leaves: a sum is never cut. No allocation; run() is as
+  /// before.
   virtual int cut(int /*wanted*/) noexcept { return 1; }
   /// Computes part 0 <= part < cut(): in any order, each part once, on the caller's thread, in this invocation's own
   /// scratch. No allocation, no exception.
@@ -96,6 +97,8 @@ class kernel {
  public:
   virtual ~kernel() = default;
   virtual std::string_view backend() const noexcept = 0;
+  /// Threads that a library underneath starts by itself in run(), at most; such work is never cut. 0: none is started.
+  virtual int own_threads() const noexcept { return 0; }
   virtual std::size_t scratch_bytes() const noexcept = 0;
   /// One per stage that runs; more than one means that the chain was split.
   virtual std::vector<stage_note> stages() const = 0;

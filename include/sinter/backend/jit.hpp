@@ -2,14 +2,10 @@
 //
 // supports() asks whether this process may run generated code, which level of instructions it may
 // use, and the rules of the kind of chain (backend/jit_matmul.hpp). build() takes the code from the
-// process's cache or generates it once. An invocation owns the frame that the code reads; run() is
-// one indirect call of generated code where the problem is one block of one matrix, else a loop
-// around it.
+// process's cache or generates it once. Calls are in backend/jit_matmul_call.hpp.
 #pragma once
 
-#include <cstring>
 #include <memory>
-#include <new>
 #include <optional>
 #include <utility>
 
@@ -20,7 +16,7 @@
 #include "backend.hpp"
 #include "jit_conv.hpp"
 #include "jit_depthwise.hpp"
-#include "jit_matmul.hpp"
+#include "jit_matmul_call.hpp"
 
 namespace sinter::inline SINTER_ABI {
 namespace jit {
@@ -34,160 +30,6 @@ inline result<std::optional<isa>> level_for(problem const& p) {
     if (runs(*usable, level)) return std::optional<isa>(level);
   return std::optional<isa>{};
 }
-
-/// The immutable side of a built matmul.
-struct matmul_code {
-  problem wanted;
-  matmul_plan plan;
-  std::shared_ptr<machine_code const> code;
-  std::shared_ptr<machine_code const> packing;  ///< where the plan has a pack_shape
-  std::size_t frame_bytes = 0;
-};
-
-class matmul_invocation final : public invocation {
- public:
-  static result<std::unique_ptr<invocation>> make(std::shared_ptr<matmul_code const> built) {
-    buffer memory(built->frame_bytes);
-    if (memory.failed())
-      return failure{code::out_of_memory, "sinter: jit: no memory for the frame of a call"};
-    return std::unique_ptr<invocation>(new matmul_invocation(std::move(built), std::move(memory)));
-  }
-
-  void repoint(call_args const& args) noexcept override {
-    matmul_plan const& plan = built_->plan;
-    problem const& p = args.shapes != nullptr ? *args.shapes : built_->wanted;
-    args_ = args;
-    geometry_ = geometry_of(plan, p);
-    src_type_ = p.operands[detail::at(plan.src)].type;
-    weight_type_ = p.operands[detail::at(plan.weight)].type;
-    set_frame();
-  }
-
- private:
-  matmul_invocation(std::shared_ptr<matmul_code const> built, buffer memory)
-      : invocation(&run_all),
-        built_(std::move(built)),
-        memory_(std::move(memory)),
-        frame_(*new (memory_.data()) matmul_frame),
-        entry_(built_->code->entry<matmul_entry>()) {}
-
-  void set_frame() noexcept {
-    matmul_plan const& plan = built_->plan;
-    panel_layout const panels = plan.panels();
-    frame_.full_panels = panels.full_panels();
-    frame_.full_panel_bytes = panels.panel_bytes(tile_vectors);
-    if (plan.shape.direct_panel) {
-      frame_.ldb = geometry_.b_row * size_of(weight_type_);
-      frame_.full_panel_bytes = panels.width() * size_of(weight_type_);
-    }
-    frame_.lda = plan.shape.direct ? geometry_.a_row : copied_row_bytes(plan.shape.kind, plan.k);
-    frame_.a = args_.operands[plan.src];
-    frame_.b = args_.operands[plan.weight];
-    for (int i = 0; i < plan.accesses.ssize(); ++i) {
-      frame_.accesses[i].origin = pointer_of(plan.accesses[i]);
-      frame_.accesses[i].row_stride = geometry_.accesses[i].row;
-    }
-    set_rows((std::min)(geometry_.rows, plan.block_rows));
-    empty_ = geometry_.empty() || plan.n == 0;
-    single_ = !empty_ && geometry_.batch_axes == 0 && geometry_.rows <= plan.block_rows &&
-              plan.scratch_bytes() == 0;
-  }
-
-  void set_rows(extent rows) noexcept {
-    row_split const split = split_rows(rows, tile_rows(built_->plan.shape.level));
-    frame_.blocks = split.blocks;
-    frame_.low_blocks = split.low_blocks;
-    frame_.high = split.high;
-  }
-  void const* pointer_of(matmul_access const& a) const noexcept {
-    return a.output ? args_.outputs[a.index] : args_.operands[a.index];
-  }
-
-  static sinter::code run_all(invocation& self) noexcept {
-    auto& me = static_cast<matmul_invocation&>(self);
-    if (me.single_)
-      me.entry_(&me.frame_);
-    else if (!me.empty_)
-      me.all_matrices();
-    return sinter::code::ok;
-  }
-  void all_matrices() noexcept {
-    extent index[max_batch_axes] = {};
-    packed_from_ = nullptr;
-    do one_matrix(index);
-    while (next(index));
-  }
-
-  bool next(extent* index) const noexcept {
-    for (int j = 0; j < geometry_.batch_axes; ++j) {
-      if (++index[j] < geometry_.batch[j]) return true;
-      index[j] = 0;
-    }
-    return false;
-  }
-  extent offset(extent const* strides, extent const* index) const noexcept {
-    extent sum = 0;
-    for (int j = 0; j < geometry_.batch_axes; ++j) sum += strides[j] * index[j];
-    return sum;
-  }
-
-  void one_matrix(extent const* index) noexcept {
-    matmul_plan const& plan = built_->plan;
-    frame_.b = moved(args_.operands[plan.weight], offset(geometry_.b_batch, index));
-    if (plan.panel_scratch > 0) pack_here();
-    for (extent row = 0; row < geometry_.rows; row += plan.block_rows) {
-      extent const rows = (std::min)(plan.block_rows, geometry_.rows - row);
-      set_rows(rows);
-      for (int i = 0; i < plan.accesses.ssize(); ++i)
-        frame_.accesses[i].origin =
-            moved(pointer_of(plan.accesses[i]),
-                  offset(geometry_.accesses[i].batch, index) + row * geometry_.accesses[i].row);
-      frame_.a =
-          moved(args_.operands[plan.src], offset(geometry_.a_batch, index) + row * geometry_.a_row);
-      if (!plan.shape.direct) copy_here(rows);
-      entry_(&frame_);
-    }
-  }
-  void pack_here() noexcept {
-    if (frame_.b != packed_from_ || packed_from_ == nullptr) {
-      packed_from_ = frame_.b;
-      pack_weight();
-    }
-    frame_.b = args_.scratch;
-  }
-  void pack_weight() noexcept {
-    matmul_plan const& plan = built_->plan;
-    if (!plan.pack)
-      return pack_panels(plan.panels(), args_.scratch,
-                         {frame_.b, weight_type_, geometry_.b_row, geometry_.b_column});
-    extent const stride =
-        plan.pack->form == pack_form::transposed ? geometry_.b_column : geometry_.b_row;
-    pack_frame const f{frame_.b, stride * size_of(weight_type_), args_.scratch,
-                       plan.panels().full_panels()};
-    built_->packing->entry<pack_entry>()(&f);
-  }
-  void copy_here(extent rows) noexcept {
-    matmul_plan const& plan = built_->plan;
-    std::byte* const to = static_cast<std::byte*>(args_.scratch) + plan.panel_scratch;
-    copy_rows(plan.shape.kind, to,
-              {frame_.a, src_type_, geometry_.a_row / size_of(src_type_), geometry_.a_column}, rows,
-              plan.k);
-    frame_.a = to;
-  }
-  static void const* moved(void const* p, extent bytes) noexcept {
-    return p == nullptr ? p : static_cast<std::byte const*>(p) + bytes;
-  }
-
-  std::shared_ptr<matmul_code const> built_;
-  buffer memory_;
-  matmul_frame& frame_;
-  matmul_entry entry_;
-  call_args args_;
-  matmul_geometry geometry_;
-  void const* packed_from_ = nullptr;
-  bool empty_ = true, single_ = false;
-  dtype src_type_ = dtype::f32, weight_type_ = dtype::f32;
-};
 
 class matmul_kernel final : public kernel {
  public:

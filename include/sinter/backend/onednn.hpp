@@ -4,8 +4,8 @@
 //   onednn_kernel      primitives, layouts, the problem: immutable, shared by threads
 //   onednn_invocation  one thread's memory objects, argument lists and stream, all made before the first call
 //
-// A call runs on the caller's thread alone (thread_scope). Descriptors are made from strides and extents; nothing of
-// the layout of activations is guessed. The table of what post-ops can say is in onednn_postops.hpp.
+// A call runs on as many threads of OpenMP as its problem says, the caller's alone by default (thread_scope).
+// Descriptors are made from strides and extents; nothing of the layout of activations is guessed. The table of what post-ops can say is in onednn_postops.hpp.
 #pragma once
 
 #include <atomic>
@@ -50,6 +50,7 @@ class onednn_invocation final : public invocation {
 
   std::shared_ptr<onednn_kernel const> kernel_;
   onednn::openmp_runtime openmp_;
+  int threads_;
   onednn::stream stream_;
   std::vector<launch> launches_;  ///< one per stage; without a primitive: the pass
   call_args args_;
@@ -60,6 +61,9 @@ class onednn_kernel final : public kernel, public std::enable_shared_from_this<o
   onednn_kernel(problem const& p, onednn::schedule s) : problem_(p), schedule_(std::move(s)) {}
 
   std::string_view backend() const noexcept override { return "onednn"; }
+  int own_threads() const noexcept override {
+    return onednn::openmp().set_count != nullptr ? problem_.openmp_threads : 1;
+  }
   std::size_t scratch_bytes() const noexcept override { return schedule_.scratch_bytes; }
 
   std::vector<stage_note> stages() const override {
@@ -203,7 +207,8 @@ inline onednn_invocation::onednn_invocation(std::shared_ptr<onednn_kernel const>
                  : k->plan().stages.size() == 1 && !k->plan().zeros ? &run_one
                                                                     : &run_all),
       kernel_(std::move(k)),
-      openmp_(onednn::openmp()) {}
+      openmp_(onednn::openmp()),
+      threads_(kernel_->compiled_for().openmp_threads) {}
 
 inline status onednn_invocation::prepare() {
   dnnl_status_t s =
@@ -252,7 +257,7 @@ inline void onednn_invocation::repoint(call_args const& args) noexcept {
 
 inline code onednn_invocation::run_one(invocation& self) noexcept {
   auto const& me = static_cast<onednn_invocation&>(self);
-  onednn::thread_scope const one(me.openmp_);
+  onednn::thread_scope const threads(me.openmp_, me.threads_);
   return me.execute(me.launches_.front()) == dnnl_success ? code::ok : code::system;
 }
 
@@ -263,7 +268,7 @@ inline code onednn_invocation::run_all(invocation& self) noexcept {
       me.pass();
       continue;
     }
-    onednn::thread_scope const one(me.openmp_);
+    onednn::thread_scope const threads(me.openmp_, me.threads_);
     if (me.execute(l) != dnnl_success) return code::system;
   }
   return code::ok;

@@ -3,7 +3,7 @@
 // Why C: it compiles in a tenth of the time of dnnl.hpp, needs no exceptions, and shares no inline function with a
 // user's own dnnl.hpp. Only what oneDNN 3.4 has is used, so every version up to 3.12 builds. Three things live here:
 //   handles       destroy what they own
-//   thread_scope  keeps oneDNN on the caller's thread while it stands, whichever OpenMP runtime libdnnl brought
+//   thread_scope  says how many threads oneDNN may use while it stands, whichever OpenMP runtime libdnnl brought
 //   create()      makes a primitive without leaving a trace on this thread when oneDNN's generator fails
 // Read onednn_postops.hpp next.
 #pragma once
@@ -171,45 +171,49 @@ inline openmp_runtime const& openmp() {
   return runtime;
 }
 
-/// While it stands, OpenMP gives this thread no helpers. The count is a property of the calling thread alone.
+/// While it stands, OpenMP's count is `threads`: with 1 this thread gets no helpers. The count is a property of the
+/// calling thread alone. Work is divided when a primitive is described, so the scopes of its descriptor, of its
+/// creation and of its calls say the same number.
 class thread_scope {
  public:
-  explicit thread_scope(openmp_runtime const& r) noexcept : set_(r.set_count) {
+  explicit thread_scope(openmp_runtime const& r, int threads = 1) noexcept
+      : set_(r.set_count), before_(threads), threads_(threads) {
     if (set_ == nullptr) return;
     before_ = r.count();
-    if (before_ != 1) set_(1);
+    if (before_ != threads) set_(threads);
   }
   thread_scope(thread_scope const&) = delete;
   thread_scope& operator=(thread_scope const&) = delete;
   ~thread_scope() {
-    if (before_ != 1) set_(before_);
+    if (before_ != threads_) set_(before_);
   }
 
  private:
   void (*set_)(int);
-  int before_ = 1;
+  int before_, threads_;
 };
 
 struct creation {
   const_dnnl_primitive_desc_t desc;
+  int threads = 1;
   dnnl_primitive_t made = nullptr;
   dnnl_status_t status = dnnl_runtime_error;
 };
 inline void* create_here(void* argument) {
   auto& c = *static_cast<creation*>(argument);
-  thread_scope const one(openmp());
+  thread_scope const same(openmp(), c.threads);
   c.status = dnnl_primitive_create(&c.made, c.desc);
   return nullptr;
 }
 
-/// Makes the primitive of a descriptor.
+/// Makes the primitive of a descriptor, under this thread's count of OpenMP.
 ///
 /// When oneDNN's generator fails, its assembler keeps the error in a thread-local variable that nothing clears, and
 /// every later generation on that thread fails too (seen with 3.7: a comparison as post-op with a channel tail). So
 /// a creation that is known to be at risk, and the second try of one that failed, happens on a thread of its own that
 /// ends with it: the caller's thread stays clean, or gets its primitive although something soiled it before.
 inline dnnl_status_t create(primitive& p, const_dnnl_primitive_desc_t desc, bool at_risk = false) {
-  creation c{desc};
+  creation c{desc, openmp().count != nullptr ? openmp().count() : 1};
   if (!at_risk) create_here(&c);
   if (c.status == dnnl_runtime_error) {
     pthread_t helper{};

@@ -75,7 +75,8 @@ class scheduler {
 
   result<schedule> run() {
     if (verdict v = check_structure(p_); !v) return failure{v.what, v.reason};
-    thread_scope const one(openmp());  // descriptors divide the work by the count that they see
+    // Descriptors divide the work by the count that they see.
+    thread_scope const threads(openmp(), p_.openmp_threads);
     if (cpu_engine() == nullptr)
       return failure{code::system, "sinter: oneDNN has no CPU engine here"};
     if (nothing_to_do()) return std::move(schedule_);

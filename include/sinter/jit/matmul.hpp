@@ -53,6 +53,7 @@ struct matmul_frame {
   void const* b = nullptr;
   std::int64_t full_panels = 0;
   std::int64_t full_panel_bytes = 0;
+  std::int64_t tail_panel = 1;              ///< 0: the last, narrower panel is left out
   std::int64_t ldb = 0;                     ///< of a direct panel
   std::int64_t blocks = 0, low_blocks = 0;  ///< row_split
   std::int64_t high = 0;
@@ -97,8 +98,14 @@ class matmul_generator {
     a_.mov(g(r.scratch), field(offsetof(matmul_frame, b)));
     a_.mov(field(offsetof(matmul_frame, panel)), g(r.scratch));
     a_.mov(field(offsetof(matmul_frame, column)), 0);
+    xb::Label end;
     if (s_.full_panels) emit_full_panels();
+    if (s_.full_panels && s_.tail_columns > 0) {
+      a_.cmp(field(offsetof(matmul_frame, tail_panel)), 0);
+      a_.je(end, xb::CodeGenerator::T_NEAR);
+    }
     if (s_.tail_columns > 0) emit_tail_panel();
+    a_.L(end);
     a_.vzeroupper();
     for (std::size_t i = std::size(callee_saved); i-- > 0;)
       if (uses(callee_saved[i])) a_.pop(g(callee_saved[i]));

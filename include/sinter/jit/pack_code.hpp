@@ -36,6 +36,7 @@ struct pack_frame {
   std::int64_t stride = 0;  ///< bytes from row to row, of what lies side by side
   void* to = nullptr;
   std::int64_t full_panels = 0;
+  std::int64_t tail_panel = 1;  ///< 0: the last, narrower panel is left out
 };
 using pack_entry = void (*)(pack_frame const*);
 
@@ -76,7 +77,13 @@ class pack_generator {
       a_.jnz(again, xb::CodeGenerator::T_NEAR);
       a_.L(done);
     }
+    xb::Label end;
+    if (s_.full_panels && s_.tail_columns > 0) {
+      a_.cmp(a_.qword[frame + offsetof(pack_frame, tail_panel)], 0);
+      a_.je(end, xb::CodeGenerator::T_NEAR);
+    }
     if (s_.tail_columns > 0) emit_panel(s_.tail_columns);
+    a_.L(end);
     a_.vzeroupper();
     a_.ret();
   }

@@ -15,12 +15,14 @@
 #include "aliasing.hpp"
 #include "program_core.hpp"
 #include "program_plan.hpp"
+#include "team.hpp"
 
 namespace sinter::inline SINTER_ABI::detail {
 
 struct call_state {
   std::shared_ptr<program_plan const> plan;
   std::vector<std::unique_ptr<invocation>> invocations;  ///< one per group
+  team workers;                                          ///< beside the caller, where wanted
   std::vector<int> active;                               ///< groups that have something to compute
   std::vector<problem> shapes;  ///< one per group, where the program is dynamic
   std::vector<arena_item> items;
@@ -55,10 +57,12 @@ struct call_state {
                 program_core::outputs results);
   void settle() noexcept;
   code run() noexcept;
-  /// The invocation that is all there is to run; null where it is none, several, or each call is to be logged.
+  /// The invocation that is all there is to run; null where it is none, several, shared by workers, or each call is to
+  /// be logged.
   invocation* only() const noexcept {
-    return active.size() == 1 && plan->said.verbose < 2 ? invocations[at(active[0])].get()
-                                                        : nullptr;
+    return active.size() == 1 && plan->said.verbose < 2 && !workers.shares(active[0])
+               ? invocations[at(active[0])].get()
+               : nullptr;
   }
 
  private:
@@ -75,6 +79,7 @@ struct call_state {
     return arena.data() == nullptr ? nullptr : arena.data() + items[at(item)].offset;
   }
   bool computes(int g) const noexcept;
+  code run_group(int g) noexcept;
   code run_logged(int g) noexcept;
 };
 
@@ -91,6 +96,7 @@ inline result<std::unique_ptr<call_state>> call_state::make(
     s->invocations.push_back(std::move(*made));
     if (plan->dynamic) s->shapes.push_back(g.problem);
   }
+  if (status st = s->workers.hire(*plan); !st.ok()) return st.error();
   s->active.reserve(plan->groups.size());
   s->items = plan->items;
   s->order.resize(s->items.size());
@@ -321,7 +327,9 @@ inline void call_state::settle() noexcept {
     }
     put(now.scratch, arena_at(group.scratch));
     now.shapes = shapes.empty() ? nullptr : &shapes[at(g)];
-    if (moved) invocations[at(g)]->repoint(now);
+    if (!moved) continue;
+    invocations[at(g)]->repoint(now);
+    workers.cut(g, *invocations[at(g)], now);
   }
   fresh = false;
 }
@@ -329,14 +337,17 @@ inline void call_state::settle() noexcept {
 inline code call_state::run() noexcept {
   bool const logged = plan->said.verbose >= 2;
   for (int g : active)
-    if (code const c = logged ? run_logged(g) : invocations[at(g)]->run(); c != code::ok) return c;
+    if (code const c = logged ? run_logged(g) : run_group(g); c != code::ok) return c;
   return code::ok;
+}
+inline code call_state::run_group(int g) noexcept {
+  return workers.shares(g) ? workers.run(g) : invocations[at(g)]->run();
 }
 
 /// The line of SINTER_VERBOSE=2: sinter,call,backend,implementation,"problem",microseconds
 inline code call_state::run_logged(int g) noexcept {
   auto const start = std::chrono::steady_clock::now();
-  code const c = invocations[at(g)]->run();
+  code const c = run_group(g);
   double const us =
       std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   print_line("call", plan->group(g).chosen, problem_of(g), us);

@@ -11,10 +11,14 @@
 
 #include "../core/precision.hpp"
 #include "../isa/isa.hpp"
+#include "parallel.hpp"
 
 namespace sinter::inline SINTER_ABI {
 
 enum class policy : unsigned char { allow, warn, error };
+
+/// What options::threads may be at most: each worker has memory of its own.
+inline constexpr int max_threads = 1024;
 
 struct options {
   /// strict: the rules of docs/precision.md for NaN, infinities and zeros hold on every path.
@@ -32,8 +36,11 @@ struct options {
   std::optional<isa> max_isa = std::nullopt;
   /// The operand that shares its memory with the output, element by element. Empty: none may overlap.
   std::string_view in_place = {};
-  /// Threads of a call. Only the caller's own thread exists so far: anything but 1 is refused.
+  /// Threads of one call, at most. More than the caller's own come from the executor, and results have the same bits
+  /// for every count (but where oneDNN computes: explain() says so).
   int threads = 1;
+  /// Wanted where threads > 1: &openmp_threads of sinter/openmp.hpp, or one of your own. It is not owned.
+  sinter::executor* executor = nullptr;
 };
 
 /// Gets each warning: one sentence that begins with "sinter:", without a newline. May be called from any thread.

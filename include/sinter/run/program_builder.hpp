@@ -28,6 +28,8 @@ class program_builder {
     plan_->said = *said;
     plan_->numerics = options_.numerics;
     plan_->own_cap = options_.max_isa;
+    plan_->threads = options_.threads;
+    plan_->executor = options_.executor;
     if (status st = check_names(); !st.ok()) return st.error();
     plan_->groups.reserve(chains_.size());
     for (std::size_t g = 0; g < chains_.size(); ++g)
@@ -44,15 +46,23 @@ class program_builder {
   };
 
   status check_options() const {
-    if (options_.threads != 1)
-      return failure{options_.threads < 1 ? code::bad_argument : code::unsupported,
-                     join({"sinter: options::threads is ", options_.threads,
-                           "; 1 is wanted, a call runs on the caller's thread alone"})};
+    if (status st = check_threads(); !st.ok()) return st;
     if (options_.max_isa && !row_of(*options_.max_isa).used)
       return failure{code::unsupported,
                      join({"sinter: options::max_isa is ", sinter::name_of(*options_.max_isa),
                            ", for which there are no kernels; SINTER_MAX_ISA's names are wanted"})};
     if (chains_.empty()) return bad("a program without groups");
+    return {};
+  }
+
+  status check_threads() const {
+    int const n = options_.threads;
+    if (n < 1 || n > max_threads)
+      return bad({"options::threads is ", n, "; 1 to ", max_threads, " are wanted"});
+    if (n > 1 && options_.executor == nullptr)
+      return bad({"options::threads is ", n,
+                  " without an options::executor; one is wanted, since Sinter starts no threads: "
+                  "&sinter::openmp_threads of sinter/openmp.hpp, or your own"});
     return {};
   }
 
@@ -117,6 +127,8 @@ class program_builder {
                              *in_place);
     if (!made) return made.error();
     made->max_isa = options_.max_isa;
+    if (options_.threads > 1 && options_.executor->is_openmp())
+      made->openmp_threads = options_.threads;
     if (status st = check_outputs(*made); !st.ok()) return st;
     auto chosen = select(*made, options_, plan_->said, backends_);
     if (!chosen) return chosen.error();

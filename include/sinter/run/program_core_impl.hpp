@@ -259,6 +259,16 @@ inline std::string explain_isa(program_plan const& plan) {
   return join({"ISA: ", found, " found\n"});
 }
 
+inline std::string explain_threads(program_plan const& plan, kernel const& k) {
+  if (k.own_threads() == 0)
+    return join({"  threads: up to ", plan.threads, ", the same bits for every count\n"});
+  if (k.own_threads() == 1)
+    return join({"  threads: 1 of ", plan.threads, ": ", k.backend(),
+                 " takes its threads from OpenMP, and the executor is another\n"});
+  return join({"  threads: ", k.own_threads(), " of OpenMP; ", k.backend(),
+               " gives the same bits for one count only\n"});
+}
+
 inline std::string explain_group(program_plan const& plan, int g) {
   group_plan const& group = plan.group(g);
   selection const& s = group.chosen;
@@ -274,7 +284,9 @@ inline std::string explain_group(program_plan const& plan, int g) {
   }
   for (refused_backend const& r : s.refusals)
     t += join({"  refused by ", r.backend, ": ", without_prefix(r.reason), "\n"});
-  t += join({"  scratch: ", s.kernel->scratch_bytes(), " bytes\n"});
+  if (plan.threads > 1) t += explain_threads(plan, *s.kernel);
+  t += join({"  scratch: ", s.kernel->scratch_bytes(), " bytes",
+             plan.threads > 1 && s.kernel->own_threads() == 0 ? " for each thread\n" : "\n"});
   for (weight_use const& use : plan.weight_uses)
     if (use.group == g)
       t += join({"  weight ", quoted(plan.weights[at(use.slot)].name), ": ", use.layout_key, "\n"});

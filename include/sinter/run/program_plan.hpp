@@ -65,6 +65,8 @@ struct program_plan {
   sinter::numerics numerics = sinter::numerics::strict;
   std::optional<isa> own_cap;
   settings said;
+  int threads = 1;
+  sinter::executor* executor = nullptr;  ///< where threads > 1
 
   group_plan const& group(int i) const { return groups[static_cast<std::size_t>(i)]; }
 };

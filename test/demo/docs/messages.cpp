@@ -85,8 +85,10 @@ TEST_CASE("strides, outputs and sharing") {
   refused(sinter::try_compile<f32>(product + r, x.dims(4, 5), w.dims(5, 3), r.dims(1, 3), o));
   refused(sinter::try_compile<f32>(sinter::matmul(r, w), r.dims(4, 5), w.dims(5, 5), o));
   o = quiet();
-  o.threads = 4;
-  refused(sinter::try_compile<f32>(product, x.dims(4, 5), w.dims(5, 3), o));
+  for (int threads : {0, 4}) {
+    o.threads = threads;
+    refused(sinter::try_compile<f32>(product, x.dims(4, 5), w.dims(5, 3), o));
+  }
   o = {};
   o.max_isa = sinter::isa::amx_fp16;
   refused(sinter::try_compile<f32>(product, x.dims(4, 5), w.dims(5, 3), o));
