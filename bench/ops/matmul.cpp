@@ -11,6 +11,9 @@
 namespace sinter_bench {
 namespace {
 
+/// Nanoseconds of a bound call of 1x1x1.
+constexpr double most_of_a_bound_call = 60;
+
 std::string size_text(int m, int n, int k) {
   return std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k);
 }
@@ -22,7 +25,12 @@ void add_product(std::vector<group>& groups, std::string const& kind, std::strin
     g.name = "ops/matmul/" + kind + "/" + label + size_text(m, n, k) + "/" + precision;
     g.table = "ops/matmul/" + kind + " " + precision;
     work const w{"matmul(x, w)" + steps + " [" + precision + "]", {{"x", {m, k}}, {"w", {k, n}}}};
-    g.prepare = [w, s] { return everyone(w, s); };
+    bool const bounded = kind == "square" && m <= 128;
+    g.prepare = [w, s, bounded] { return everyone(w, s, bounded); };
+    if (m == 1 && n == 1 && k == 1) {
+      g.promises = {{"jit", most_of_a_bound_call, 0, true}};
+      g.repetitions = 31;
+    }
     groups.push_back(std::move(g));
   }
 }

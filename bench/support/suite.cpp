@@ -169,6 +169,7 @@ class suite_run {
     benchmark::ClearRegisteredBenchmarks();
     for (auto& c : l.contenders) enlist(g, *c);
     if (roof.loop) enlist(g, *roof.loop);
+    if (l.steps) enlist(g, *l.steps);
     benchmark::RunSpecifiedBenchmarks(&results_, ".");
     if (std::string const why = results_.take_failure(); !why.empty()) {
       std::printf("FAILED %s\n", why.c_str());
@@ -200,6 +201,7 @@ class suite_run {
     double const top = roof.loop ? median(results_.take(g.name + "/ceiling")) : 0;
     // The time that the work would take at the ceiling.
     double const ideal = top <= 0 ? 0 : (roof.kind == 'F' ? l.flops : l.bytes) / roof.work * top;
+    double const steps = l.steps ? median(results_.take(g.name + "/" + l.steps->name())) : 0;
     std::printf("%s", g.name.c_str());
     if (ideal > 0)
       std::printf("   [ceiling %.1f %s, %s]", roof.work / top,
@@ -222,6 +224,10 @@ class suite_run {
         scores_[g.table + "  " + c->name()].add(base / t, g.name);
       }
       std::printf("  %s\n", c->detail().c_str());
+      if (c->name() == l.issue_bound_of && steps > 0 && roof.kind == 'F')
+        std::printf("    issue bound %s (multiply-adds %s, steps alone %s): %.1f%% of it\n",
+                    time_text(ideal + steps).c_str(), time_text(ideal).c_str(),
+                    time_text(steps).c_str(), 100 * (ideal + steps) / t);
       for (promise const& p : g.promises)
         if (p.contender == c->name()) judge(g, p, base, t);
       double& kind = c->name() == l.chosen ? chosen : best_other;
@@ -263,6 +269,13 @@ class suite_run {
   void judge(group const& g, promise const& p, double base, double t) {
     double const allowed = std::max(p.nanoseconds, p.part * base);
     char text[256];
+    if (p.absolute) {
+      std::snprintf(text, sizeof text, "%s  %s: %s, allowed %s: %s", g.name.c_str(),
+                    p.contender.c_str(), time_text(t).c_str(), time_text(p.nanoseconds).c_str(),
+                    t <= p.nanoseconds ? "PASS" : "over");
+      promises_.push_back(text);
+      return;
+    }
     std::snprintf(text, sizeof text, "%s  %s: %+.1f ns (%+.1f%%) over %.1f ns, allowed %.1f ns: %s",
                   g.name.c_str(), p.contender.c_str(), t - base, 100 * (t - base) / base, base,
                   allowed, t - base <= allowed ? "PASS" : "over");

@@ -73,17 +73,22 @@ struct line_up {
   std::string wrong;  ///< who computes something else than the first contender; empty: nobody
   /// A rule of dispatch that is under test, and whom it takes; empty: none.
   std::string rule, chosen;
+  /// The steps after the contraction alone, by the code that `issue_bound_of` runs: with the multiply-adds at the
+  /// ceiling's rate they bound its time where both want the same ports.
+  std::unique_ptr<contender> steps;
+  std::string issue_bound_of;
   double flops = 0;                         ///< of one call; 0: no ceiling is printed
   double bytes = 0;                         ///< that one call has to read and write at least
   sinter::dtype type = sinter::dtype::f32;  ///< what the multiply-adds read
 };
 
 /// A difference that is promised: contender minus baseline, in nanoseconds or as a part of the baseline, whichever
-/// allows more.
+/// allows more. `absolute`: the contender's own time, in nanoseconds.
 struct promise {
   std::string contender;
   double nanoseconds = 0;
   double part = 0;
+  bool absolute = false;
 };
 
 struct group {

@@ -204,12 +204,16 @@ sinter::result<std::unique_ptr<contender>> sinter_call(std::string name,
                                                        std::shared_ptr<workload> const& load,
                                                        std::string_view backend, fusion f) {
   chain const& whole = load->problem().chain;
-  std::vector<chain> const groups = f == fusion::fused ? std::vector<chain>{whole} : split(whole);
+  std::vector<chain> const groups =
+      f == fusion::step_by_step ? split(whole) : std::vector<chain>{whole};
   std::vector<sinter::named_desc> given;
   std::vector<sinter::named_view> weights, views;
   for (int i = 0; i < whole.operands.ssize(); ++i) {
     sinter::operand const& o = whole.operands[i];
     given.push_back({o.name, load->problem().operands[at(i)].dims, {}, {}});
+    if (f == fusion::fused_dynamic && o.role == sinter::role::tensor)
+      for (int axis = 0; axis + 1 < given.back().dims.ssize(); ++axis)
+        given.back().dims[axis] = sinter::dynamic;
     (o.role == sinter::role::weight ? weights : views)
         .push_back({o.name.view(), load->operand_view(i)});
   }
@@ -230,6 +234,15 @@ sinter::result<std::unique_ptr<contender>> sinter_call(std::string name,
   if (!call.ok()) return call.error();
   return std::unique_ptr<contender>(std::make_unique<sinter_contender>(
       std::move(name), load, std::move(*call), implementations(**core)));
+}
+
+sinter::result<std::unique_ptr<contender>> steps_alone(work const& w) {
+  work without_sums = w;
+  without_sums.extents["x"].back() = 0;
+  without_sums.extents["w"][0] = 0;
+  auto load = workload::make(without_sums);
+  if (!load.ok()) return load.error();
+  return sinter_call("steps", *load, "jit", fusion::fused);
 }
 
 std::vector<std::string> backends_of(selection const& s) {
@@ -268,57 +281,52 @@ line_up_maker::line_up_maker(std::shared_ptr<workload> load) : load_(std::move(l
 
 void line_up_maker::join(std::string const& name, sinter::result<std::unique_ptr<contender>> c,
                          fusion f) {
+  join(name, load_, std::move(c), f);
+}
+void line_up_maker::join(std::string const& name, std::shared_ptr<workload> const& load,
+                         sinter::result<std::unique_ptr<contender>> c, fusion f) {
   if (!c.ok()) {
     made_.absent.push_back({name, c.error().message});
     return;
   }
   // NaN in every dtype, unless it is written.
-  std::memset(load_->output(), 0xff, bytes_of(load_->problem().outputs[0]));
+  std::memset(load->output(), 0xff, bytes_of(load->problem().outputs[0]));
   (*c)->once();
-  compare(name, f);
+  compare(name, *load, f);
   made_.contenders.push_back(std::move(*c));
 }
 
+void line_up_maker::bound_issue_of(std::string const& name, work const& w) {
+  auto steps = steps_alone(w);
+  if (!steps.ok()) return;
+  made_.steps = std::move(*steps);
+  made_.issue_bound_of = name;
+}
+
 /// A value that was rounded between steps may be off by a unit of a far larger value in the end.
-void line_up_maker::compare(std::string const& name, fusion f) {
-  std::vector<float> const got = load_->read_output();
+void line_up_maker::compare(std::string const& name, workload const& load, fusion f) {
+  std::vector<float> const got = load.read_output();
   if (expected_.empty()) {
     expected_ = got;
     for (float v : got) largest_ = std::max(largest_, std::abs(static_cast<double>(v)));
   }
-  int const roundings = f == fusion::fused ? 1 : load_->problem().chain.steps.ssize();
+  bool const fused = f != fusion::step_by_step;
+  int const roundings = fused ? 1 : load_->problem().chain.steps.ssize();
   for (std::size_t i = 0; i < got.size() && made_.wrong.empty(); ++i) {
     double const wanted = static_cast<double>(expected_[i]), given = static_cast<double>(got[i]);
-    double const large =
-        f == fusion::fused ? std::max(std::abs(wanted), std::abs(given)) : largest_;
+    double const large = fused ? std::max(std::abs(wanted), std::abs(given)) : largest_;
     if (!(std::abs(wanted - given) <= load_->tolerance(large, roundings)))  // true for NaN
       made_.wrong = name + " computes " + std::to_string(given) + " at element " +
                     std::to_string(i) + ", the first one " + std::to_string(wanted);
   }
 }
 
-namespace {
-
-/// `join` adds the contenders.
-line_up line_up_of(work const& w, auto const& join) {
-  auto load = workload::make(w);
-  if (!load.ok()) {
-    line_up none;
-    none.absent.push_back({"everyone", load.error().message});
-    return none;
-  }
-  line_up_maker l(*load);
-  join(l, *load);
-  return l.take();
-}
-
-}  // namespace
-
-line_up everyone(work const& w, selection const& s) {
-  return line_up_of(w, [&s](line_up_maker& l, std::shared_ptr<workload> const& load) {
+line_up everyone(work const& w, selection const& s, bool issue_bound) {
+  return line_up_of(w, [&](line_up_maker& l, std::shared_ptr<workload> const& load) {
     l.join("raw", raw_onednn("raw", load, fusion::fused), fusion::fused);
     for (std::string const& b : backends_of(s))
       l.join(b, sinter_call(b, load, b, fusion::fused), fusion::fused);
+    if (issue_bound) l.bound_issue_of("jit", w);
   });
 }
 

@@ -57,10 +57,11 @@ class workload {
   std::shared_ptr<sinter::buffer> output_;
 };
 
-enum class fusion : unsigned char { fused, step_by_step };
+enum class fusion : unsigned char { fused, step_by_step, fused_dynamic };
 
 /// A bound call of Sinter on one backend. step_by_step: each step of the chain is a group of its own, the contraction
-/// keeps a bias that follows it.
+/// keeps a bias that follows it. fused_dynamic: compiled for any number of rows, or any number, height and width of
+/// images.
 sinter::result<std::unique_ptr<contender>> sinter_call(std::string name,
                                                        std::shared_ptr<workload> const& load,
                                                        std::string_view backend, fusion f);
@@ -70,6 +71,9 @@ sinter::result<std::unique_ptr<contender>> sinter_call(std::string name,
 sinter::result<std::unique_ptr<contender>> raw_onednn(std::string name,
                                                       std::shared_ptr<workload> const& load,
                                                       fusion f);
+
+/// The steps after a matmul alone: the same chain with K = 0, on the JIT backend.
+sinter::result<std::unique_ptr<contender>> steps_alone(work const& w);
 
 /// Backends that take part: those selected, or all of this build but the reference.
 std::vector<std::string> backends_of(selection const& s);
@@ -81,18 +85,38 @@ class line_up_maker {
  public:
   explicit line_up_maker(std::shared_ptr<workload> load);
   void join(std::string const& name, sinter::result<std::unique_ptr<contender>> c, fusion f);
+  /// A contender with a workload of its own, whose operands hold the same numbers.
+  void join(std::string const& name, std::shared_ptr<workload> const& load,
+            sinter::result<std::unique_ptr<contender>> c, fusion f);
+  /// Has the issue bound of the JIT's contender printed.
+  void bound_issue_of(std::string const& name, work const& w);
   line_up take() { return std::move(made_); }
 
  private:
-  void compare(std::string const& name, fusion f);
+  void compare(std::string const& name, workload const& load, fusion f);
   std::shared_ptr<workload> load_;
   std::vector<float> expected_;
   double largest_ = 0;  ///< of what is expected
   line_up made_;
 };
 
+/// The line-up of a work; `join(line_up_maker&, load)` adds the contenders.
+template <class Join>
+line_up line_up_of(work const& w, Join const& join) {
+  auto load = workload::make(w);
+  if (!load.ok()) {
+    line_up none;
+    none.absent.push_back({"everyone", load.error().message});
+    return none;
+  }
+  line_up_maker l(*load);
+  join(l, *load);
+  return l.take();
+}
+
 /// Everyone who can do the work: oneDNN's primitive first, then Sinter on each backend.
-line_up everyone(work const& w, selection const& s);
+/// issue_bound: a line says how near the JIT is to its bound.
+line_up everyone(work const& w, selection const& s, bool issue_bound = false);
 /// Sinter alone, on each backend, oneDNN first.
 line_up our_backends(work const& w, selection const& s);
 
