@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <initializer_list>
 #include <memory>
@@ -427,4 +430,58 @@ TEST_CASE("a host that forbids executable memory gets another backend: seccomp")
   int const code = sinter_test::run_child("seccomp", forbidden_case);
   if (code == 77) SINTER_SKIP("this kernel has no seccomp filters");
   CHECK(code == 0);
+}
+
+TEST_CASE("profiles and dumps of real kernels: level, chain and extents, at their addresses") {
+  if (levels().empty()) SINTER_SKIP("this CPU has no AVX2");
+  std::string const map = "/tmp/perf-" + std::to_string(getpid()) + ".map";  // where perf looks
+  std::string const prefix = "sinter_test_kernel_" + std::to_string(getpid()) + "_";
+  setenv("SINTER_JIT_PROFILE", "perf", 1);
+  setenv("SINTER_JIT_DUMP", prefix.c_str(), 1);
+  std::vector<problem> problems;
+  std::vector<std::shared_ptr<kernel const>> kept;
+  for (isa level : levels())
+    for (sample const& s :
+         {sample{"matmul(x, w) | elu(0.71875)", {{3, 5}, {5, 7}}},
+          sample{"conv2d(x, w, pad=1) | elu(0.71875)", {{1, 6, 5, 8}, {24, 3, 3, 8}}}}) {
+      problems.push_back(problem_of(s.chain, s.dims));
+      problems.back().max_isa = level;
+      kept.push_back(jit_backend{}.build(problems.back()).value());
+    }
+  unsetenv("SINTER_JIT_PROFILE");
+  unsetenv("SINTER_JIT_DUMP");
+
+  std::ifstream file(map);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  std::vector<int> found(problems.size());
+  for (std::string const& line : lines) {
+    CAPTURE(line);
+    std::size_t address_end = 0, size_end = 0;
+    auto const address = std::stoull(line, &address_end, 16);
+    auto const size = std::stoull(line.substr(address_end), &size_end, 16);
+    CHECK(address % 64 == 0);
+    CHECK(size > 0);
+    CHECK(size <= jit::assembler::max_code_bytes);
+    std::string const name = line.substr(address_end + size_end);
+    for (std::size_t i = 0; i < problems.size(); ++i)
+      if (name == " sinter:" + std::string(name_of(*problems[i].max_isa)) + " " + text(problems[i]))
+        ++found[i];
+  }
+  for (std::size_t i = 0; i < problems.size(); ++i)
+    CHECK_MESSAGE(found[i] >= 1, name_of(*problems[i].max_isa), " ", text(problems[i]));
+  std::remove(map.c_str());
+
+  // A dump for each line of the map. (Their bytes: test/unit/jit_code_memory.cpp.)
+  std::size_t dumps = 0;
+  for (auto const& entry : std::filesystem::directory_iterator(".")) {
+    std::string const name = entry.path().filename().string();
+    if (!name.starts_with(prefix)) continue;
+    ++dumps;
+    CHECK(name.ends_with(".bin"));
+    CHECK(name.find("elu_0_71875") != std::string::npos);
+    CHECK(std::filesystem::file_size(entry) > 0);
+    std::filesystem::remove(entry);
+  }
+  CHECK(dumps == lines.size());
 }
