@@ -3,6 +3,7 @@
 // guard pages; and the faults that others had.
 #include <doctest/doctest.h>
 
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -86,9 +87,10 @@ void check_all(problem p, check_options options = {}, bool everywhere = false) {
   }
 }
 
-/// Dense operands in, the dense output out.
+/// Dense operands in, the dense output out; computed in one piece, or in parts, the last one first.
 template <class T>
-std::vector<T> run_dense(problem const& p, std::vector<void const*> const& operands) {
+std::vector<T> run_dense(problem const& p, std::vector<void const*> const& operands,
+                         int wanted_parts = 1) {
   auto const k = jit_backend{}.build(p);
   REQUIRE_MESSAGE(k.ok(), k.error().message);
   call_args args;
@@ -110,7 +112,14 @@ std::vector<T> run_dense(problem const& p, std::vector<void const*> const& opera
   auto const call = (*k)->make_invocation();
   REQUIRE(call.ok());
   (*call)->repoint(args);
-  CHECK((*call)->run() == code::ok);
+  if (wanted_parts == 1) {
+    CHECK((*call)->run() == code::ok);
+    return out;
+  }
+  int const parts = (*call)->cut(wanted_parts);
+  CHECK(parts <= wanted_parts);
+  CHECK(parts > 1);
+  for (int i = parts; i-- > 0;) CHECK((*call)->run_part(i) == code::ok);
   return out;
 }
 
@@ -469,6 +478,166 @@ TEST_CASE("groups of a vector of output channels or more") {
                     {.seed = ++seed, .values = pattern::integers});
 }
 
+TEST_CASE(
+    "narrow groups share a vector; wide ones have their own; what would fill none is refused") {
+  jit_backend const jit;
+  struct row {
+    isa level;
+    extent in, out;
+    std::string_view precision, kernel;  // "": refused
+  };
+  for (row const& r : {row{isa::avx512, 4, 4, "", "8x32:conv:groups:rows"},
+                       {isa::avx512, 8, 8, "", "8x16:conv:groups:quads:rows"},
+                       {isa::avx512, 8, 8, " [bf16]", "8x32:conv:groups:rows"},
+                       {isa::avx512_bf16, 8, 8, " [bf16]", "8x32:conv:groups:quads:rows"},
+                       {isa::avx512, 3, 3, "", "8x15:conv:groups:rows"},
+                       {isa::avx512, 1, 2, "", "8x32:conv:groups:rows"},
+                       {isa::avx512, 8, 4, "", "8x8:conv:groups:rows"},
+                       {isa::avx512, 16, 16, "", "8x32:conv"},
+                       {isa::avx512, 40, 9, "", "8x32:conv"},
+                       {isa::avx512, 16, 4, "", ""},
+                       {isa::avx512, 4, 4, " [bf16]", "8x32:conv:groups:rows"},
+                       {isa::avx512_bf16, 4, 4, " [bf16]", "8x32:conv:groups:rows"},
+                       {isa::avx512_bf16, 16, 4, " [bf16]", "8x8:conv:groups:rows"},
+                       {isa::avx512_bf16, 17, 4, " [bf16]", ""},
+                       {isa::avx2, 4, 4, "", "5x16:conv:groups:rows"},
+                       {isa::avx2, 8, 8, "", "6x16:conv"},
+                       {isa::avx2, 5, 5, "", "6x16:conv"},
+                       {isa::avx2, 3, 3, " [bf16]", "5x6:conv:groups:rows"},
+                       {isa::avx2, 9, 3, "", ""}}) {
+    if (!runs(detected_isa(), r.level)) continue;
+    problem p = problem_of({.h = 5,
+                            .w = 9,
+                            .ic = 12 * r.in,
+                            .oc = 12 * r.out,
+                            .kh = 3,
+                            .kw = 3,
+                            .top = 1,
+                            .left = 1,
+                            .groups = 12},
+                           std::string(r.precision));
+    p.max_isa = r.level;
+    auto const k = jit.build(p);
+    CHECK(k.ok() == !r.kernel.empty());
+    if (k.ok()) {
+      std::string const name = (*k)->stages()[0].implementation;
+      CHECK_MESSAGE(name.ends_with(":" + std::string(r.kernel)), name);
+    } else {
+      CHECK_MESSAGE(k.error().message.find("lanes; half of them at least") != std::string::npos,
+                    k.error().message);
+    }
+  }
+}
+
+namespace {
+
+/// Groups of few channels: any number of them, any width, in and out alike or not.
+conv random_groups(draw& d) {
+  conv v = random_conv(d);
+  v.groups = d({2, 3, 4, 5, 8, 9, 16, 17, 32, 33});
+  extent const in = d({1, 2, 3, 4, 4, 5, 6, 7, 8, 8, 10, 12});
+  v.ic = v.groups * in;
+  v.oc = v.groups * d({in, in, in, 1, 2, 3, 4, 8, 12});
+  return v;
+}
+
+bool fills_vectors(problem p) {
+  for (isa level : levels()) {
+    p.max_isa = level;
+    if (!jit_backend{}.supports(p)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("groups of every width: integer data gives the oracle's bits") {
+  draw d(5);
+  int taken = 0;
+  for (std::uint64_t seed = 1; seed <= 900; ++seed) {
+    problem const p =
+        problem_of(random_groups(d), epilogues[seed % 3] + std::string(precisions[seed / 3 % 5]));
+    if (!fills_vectors(p)) continue;
+    ++taken;
+    check_all(p, {.seed = seed, .values = pattern::integers, .zero_signs = false});
+  }
+  CHECK(taken > 600);
+}
+
+TEST_CASE("groups of every width: any values, NaN, infinities, any epilogue, all placements") {
+  draw d(6);
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    problem const p = problem_of(random_groups(d), epilogues[seed % std::size(epilogues)] +
+                                                       std::string(precisions[seed / 6 % 5]));
+    if (fills_vectors(p)) check_all(p, {.seed = seed, .values = all_patterns[1 + seed % 3]}, true);
+  }
+}
+
+TEST_CASE("groups of strided views: gaps of NaN stay where they are") {
+  draw d(7);
+  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+    conv const v = random_groups(d);
+    extent const oh = conv_extent(v.h, v.kh, v.sh, v.dh, v.top, v.bottom),
+                 ow = conv_extent(v.w, v.kw, v.sw, v.dw, v.left, v.right);
+    extent const pixel = v.ic + d({0, 1, 3}), row = pixel * v.w + d({0, 5}),
+                 image = row * v.h + d({0, 7});
+    extent const to = v.oc + d({0, 1, 3}), to_row = to * ow + d({0, 5}),
+                 to_image = to_row * oh + d({0, 7});
+    problem const p = problem_of(v.text() + " | add r:tensor" + std::string(precisions[seed % 5]),
+                                 {v.source(), v.weight(), {v.n, oh, ow, v.oc}},
+                                 {{image, row, pixel, 1}, {}, {to_image, to_row, to, 1}},
+                                 {{to_image, to_row, to, 1}});
+    if (fills_vectors(p))
+      check_all(p, {.seed = seed, .values = seed % 2 == 0 ? pattern::integers : pattern::nan_rows});
+  }
+}
+
+TEST_CASE("groups whose channels fill quads, every stride, and columns beyond what is unrolled") {
+  std::uint64_t seed = 0;
+  for (char const* precision : {"", " [bf16]", " [bf16 bf16 f32 f32 f32 f32]"})
+    for (auto const& [width, groups] : {std::pair<extent, extent>{8, 4}, {8, 8}, {4, 8}, {4, 16}})
+      for (extent kw : {1, 2, 3, 7, 8})
+        for (extent s : {1, 2, 3})
+          check_all(
+              problem_of({.n = 2,
+                          .h = 5,
+                          .w = 23,
+                          .ic = groups * width,
+                          .oc = groups * width,
+                          .kh = 3,
+                          .kw = kw,
+                          .sh = s,
+                          .sw = s,
+                          .dw = 1 + kw % 2,
+                          .top = 1,
+                          .bottom = 1,
+                          .left = 2,
+                          .right = 1,
+                          .groups = groups},
+                         " | add b:vector | add r:tensor" + std::string(precision)),
+              {.seed = ++seed, .values = seed % 2 == 0 ? pattern::integers : pattern::nan_rows});
+}
+
+TEST_CASE("groups under wide kernels: more columns than registers hold, more than are unrolled") {
+  std::uint64_t seed = 0;
+  for (std::string_view precision : precisions)
+    for (extent kw : {4, 5, 7, 14, 15, 16, 17})
+      for (extent s : {1, 2, 3})
+        check_all(problem_of({.h = 3,
+                              .w = 40,
+                              .ic = 12,
+                              .oc = 12,
+                              .kh = 2,
+                              .kw = kw,
+                              .sw = s,
+                              .dw = 1 + kw % 2,
+                              .left = 3,
+                              .right = 2,
+                              .groups = 3},
+                             " | add b:vector" + std::string(precision)),
+                  {.seed = ++seed, .values = pattern::integers});
+}
+
 TEST_CASE("blocks of a large image, and dilated 7x7 kernels") {
   for (std::string_view precision : {"", " [bf16]"}) {
     check_all(problem_of({.h = 40,
@@ -549,35 +718,72 @@ TEST_CASE("no images: nothing is done") {
 
 TEST_CASE("one kernel serves every number of images, height and width") {
   jit_backend const jit;
+  struct channels {
+    extent in, out, groups;
+  };
   for (std::string_view precision : precisions)
-    for (char const* form :
-         {"conv2d(x, w, pad_begin=1x1, pad_end=1x1)", "conv2d(x, w, stride=2x2)"})
-      for (isa level : levels())
-        for (extent k : {1, 3}) {
-          chain const c = parse_chain(form + std::string(" | add b:vector | add r:tensor | relu") +
-                                      std::string(precision))
-                              .value();
-          std::vector<operand_spec> specs(c.operands.size());
-          specs[0] = tensor_desc{c.operands[0].type, {dynamic, dynamic, dynamic, 19}, {}};
-          specs[1] = dense_desc(c.operands[1].type, {45, k, k, 19});
-          auto wanted = make_problem(c, specs);
-          REQUIRE_MESSAGE(wanted.ok(), wanted.error().message);
-          wanted->max_isa = level;
-          auto const kernel = jit.build(*wanted);
-          REQUIRE_MESSAGE(kernel.ok(), kernel.error().message);
-          auto const generated = jit::process_cache().counters().generated;
-          std::uint64_t seed = 0;
-          for (extent n : {0, 1, 2})
-            for (extent h : {3, 4, 9})
-              for (extent w : {3, 8, 13, 40}) {
-                shape const dims[] = {{n, h, w, 19}};
-                auto const p = resolve(*wanted, dims);
-                REQUIRE_MESSAGE(p.ok(), p.error().message);
-                outcome const r = check_kernel(**kernel, *p, {.seed = ++seed}, true);
-                CHECK_MESSAGE(r.ok(), r.text);
-              }
-          CHECK(jit::process_cache().counters().generated == generated);
-        }
+    for (char const* form : {"pad_begin=1x1, pad_end=1x1", "stride=2x2"})
+      for (auto const& [in, out, groups] : {channels{19, 45, 1}, {20, 20, 5}, {18, 18, 6}})
+        for (isa level : levels())
+          for (extent k : {1, 3}) {
+            chain const c =
+                parse_chain("conv2d(x, w, " + std::string(form) +
+                            ", groups=" + std::to_string(groups) +
+                            ") | add b:vector | add r:tensor | relu" + std::string(precision))
+                    .value();
+            std::vector<operand_spec> specs(c.operands.size());
+            specs[0] = tensor_desc{c.operands[0].type, {dynamic, dynamic, dynamic, in}, {}};
+            specs[1] = dense_desc(c.operands[1].type, {out, k, k, in / groups});
+            auto wanted = make_problem(c, specs);
+            REQUIRE_MESSAGE(wanted.ok(), wanted.error().message);
+            wanted->max_isa = level;
+            auto const kernel = jit.build(*wanted);
+            REQUIRE_MESSAGE(kernel.ok(), kernel.error().message);
+            auto const generated = jit::process_cache().counters().generated;
+            std::uint64_t seed = 0;
+            for (extent n : {0, 1, 2})
+              for (extent h : {3, 4, 9})
+                for (extent w : {3, 8, 13, 40}) {
+                  shape const dims[] = {{n, h, w, in}};
+                  auto const p = resolve(*wanted, dims);
+                  REQUIRE_MESSAGE(p.ok(), p.error().message);
+                  outcome const r = check_kernel(**kernel, *p, {.seed = ++seed}, true);
+                  CHECK_MESSAGE(r.ok(), r.text);
+                }
+            CHECK(jit::process_cache().counters().generated == generated);
+          }
+}
+
+TEST_CASE("parts in any order leave the bits of one piece") {
+  std::vector<float> values(600'000);
+  std::mt19937 random(8);
+  for (float& v : values) v = static_cast<float>(random()) / 4e9F - 0.5F;
+  std::vector<bfloat16> narrow(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) narrow[i] = to_bfloat16(values[i]);
+  conv const cases[] = {
+      // far weights in one block; blocks of rows; blocks of images; narrow groups; one long row
+      {.h = 9, .w = 9, .ic = 200, .oc = 200, .kh = 3, .kw = 3, .top = 1, .left = 1},
+      {.h = 60, .w = 60, .ic = 64, .oc = 72, .kh = 3, .kw = 3, .top = 1, .left = 1},
+      {.n = 9, .h = 9, .w = 7, .ic = 64, .oc = 70, .kh = 3, .kw = 3, .top = 1, .bottom = 1},
+      {.h = 57, .w = 56, .ic = 160, .oc = 160, .kh = 3, .kw = 3, .sh = 2, .sw = 2, .groups = 40},
+      {.n = 2, .h = 40, .w = 40, .ic = 64, .oc = 70},
+  };
+  for (conv const& v : cases)
+    for (isa level : levels())
+      for (bool bf16 : {false, true}) {
+        problem p = problem_of(v, bf16 ? " [bf16]" : "");
+        p.max_isa = level;
+        void const* const data = bf16 ? static_cast<void const*>(narrow.data()) : values.data();
+        auto const same = [&]<class T>(T const*) {
+          std::vector<T> const whole = run_dense<T>(p, {data, data});
+          for (int parts : {2, 3, 7}) {
+            std::vector<T> const pieces = run_dense<T>(p, {data, data}, parts);
+            CHECK(std::memcmp(whole.data(), pieces.data(), whole.size() * sizeof(T)) == 0);
+          }
+        };
+        bf16 ? same(static_cast<bfloat16 const*>(nullptr))
+             : same(static_cast<float const*>(nullptr));
+      }
 }
 
 TEST_CASE("a chain too long for one copy per pixel gets its epilogue in a loop") {
@@ -648,8 +854,8 @@ TEST_CASE("what is refused is refused with a sentence") {
           "operand 'r'");
   refused(problem_of("conv2d(x, w:tensor)", {{1, 4, 4, 3}, {5, 3, 3, 3}}),
           "operand 'w' of conv2d is a tensor");
-  refused(problem_of("conv2d(x, w, groups=4)", {{1, 5, 5, 4}, {8, 3, 3, 1}}),
-          "4 groups of 2 output channels");
+  refused(problem_of("conv2d(x, w, groups=2)", {{1, 5, 5, 80}, {2, 3, 3, 40}}),
+          "2 groups of 40 input and 1 output channels would fill 1 of");
   refused(problem_of("conv1d(x, w)", {{1, 5, 4}, {4, 3, 4}}), "conv1d");
   refused(problem_of("conv3d(x, w)", {{1, 5, 5, 5, 4}, {4, 3, 3, 3, 4}}), "conv3d");
 }

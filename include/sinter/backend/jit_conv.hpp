@@ -3,7 +3,7 @@
 // A call walks images, blocks of pixels whose inputs fit a cache, groups, panels of output channels
 // and strips; the innermost step, a strip times a panel, is generated code. Where the source has
 // another dtype than the code reads, a block's inputs are converted to scratch first. Rules and
-// plan: backend/jit_conv_plan.hpp.
+// plan: backend/jit_conv_rules.hpp.
 #pragma once
 
 #include <memory>
@@ -15,6 +15,7 @@
 #include "../plan/text.hpp"
 #include "backend.hpp"
 #include "jit_conv_pack.hpp"
+#include "jit_conv_rules.hpp"
 
 namespace sinter::inline SINTER_ABI::jit {
 
@@ -42,6 +43,22 @@ class conv_invocation final : public invocation {
     block_ = block_of(plan_, geometry_);
     empty_ = geometry_.empty() || plan_.out == 0;
     src_type_ = p.operands[detail::at(plan_.src)].type;
+    parts_ = 1;
+  }
+
+  int cut(int wanted) noexcept override {
+    if (empty_) return parts_ = 1;
+    double const sums = static_cast<double>(geometry_.images * geometry_.y.out * geometry_.x.out) *
+                        static_cast<double>(plan_.all_out);
+    double const taps = static_cast<double>(plan_.kernel_rows * plan_.kernel_columns * plan_.in);
+    parts_ =
+        static_cast<int>(std::min<extent>(worthwhile_parts(sums * taps, wanted), unit_count()));
+    return parts_;
+  }
+  sinter::code run_part(int part) noexcept override {
+    extent const all = empty_ ? 0 : unit_count();
+    units(all * part / parts_, all * (part + 1) / parts_);
+    return sinter::code::ok;
   }
 
  private:
@@ -71,8 +88,8 @@ class conv_invocation final : public invocation {
       panel_layout const panels = plan_.panels(r);
       runs_[static_cast<int>(r)] = {plan_.panels_at(r, 0), panels.bytes()};
       for (bool tail : {false, true}) {
-        extent const bytes = panels.panel_bytes(tail ? panels.tail_vectors() : tile_vectors);
         int const i = conv_kernel_index(r, tail);
+        extent const bytes = panels.panel_bytes(plan_.shapes[i].vectors);
         panels_[i] = {nullptr, bytes, plan_.runs(r) > 0 ? bytes / plan_.runs(r) : 0};
         if (built_->code[i]) panels_[i].entry = built_->code[i]->entry<conv_entry>();
       }
@@ -81,50 +98,89 @@ class conv_invocation final : public invocation {
 
   static sinter::code run_all(invocation& self) noexcept {
     auto& me = static_cast<conv_invocation&>(self);
-    if (!me.empty_)
-      for_each_block(me.geometry_, me.block_, [&](conv_block const& b) { me.one_block(b); });
+    if (!me.empty_) me.units(0, me.unit_count());
     return sinter::code::ok;
+  }
+
+  // A unit is a block times a panel. All of its strips and tiles are the same whoever computes it,
+  // so sums are too.
+  extent panels_per_group() const noexcept {
+    extent const width = plan_.panel_columns(false);
+    return (plan_.out + width - 1) / width;
+  }
+  extent panel_count() const noexcept { return plan_.groups * panels_per_group(); }
+  extent unit_count() const noexcept { return block_count(geometry_, block_) * panel_count(); }
+
+  /// Units first, first + 1, ..., last - 1: panels of a block before the next block.
+  void units(extent first, extent last) noexcept {
+    extent const panels = panel_count();
+    for (extent n = first / panels; n * panels < last; ++n)
+      one_block(n, std::max(first - n * panels, extent{0}), std::min(last - n * panels, panels));
   }
 
   static std::byte const* moved(void const* p, extent bytes) noexcept {
     return static_cast<std::byte const*>(p) + bytes;
   }
 
-  void one_block(conv_block const& b) noexcept {
+  /// Panels first, first + 1, ..., last - 1 of block n.
+  void one_block(extent n, extent first, extent last) noexcept {
+    conv_block const b = nth_block(geometry_, block_, n);
     source_ = moved(args_.operands[plan_.src], b.image0 * geometry_.src.image);
     row_ = geometry_.src.row;
     column_ = geometry_.src.column;
     if (plan_.copied) copy_inputs(inputs_of(geometry_, b));
-    int const tile = tile_rows(plan_.level);
+    to_next_block_ = first_input(n + 1) - first_input(n);
     strips_.clear();
-    for_each_strip(geometry_.y, geometry_.x, b, tile, [&](conv_strip const& s) {
-      if (strips_.size() == most_strips) one_batch(b);
-      strips_.push_back({s, run_of(plan_, geometry_, s), split_rows(s.pixels, tile)});
+    for_each_strip(plan_, geometry_, b, [&](conv_strip const& s, conv_run r) {
+      if (strips_.size() == most_strips) one_batch(b, first, last);
+      strips_.push_back({s, r, split_rows(s.pixels, plan_.tile())});
     });
-    one_batch(b);
+    one_batch(b, first, last);
+  }
+  /// Where the inputs of a block begin; of the last one behind the last.
+  extent first_input(extent n) const noexcept {
+    conv_block const b =
+        nth_block(geometry_, block_, std::min(n, block_count(geometry_, block_) - 1));
+    return b.image0 * geometry_.src.image + b.y0 * geometry_.y.stride * geometry_.src.row +
+           b.x0 * geometry_.x.stride * geometry_.src.column;
   }
 
-  /// All groups, panels and images of the strips at hand.
-  void one_batch(conv_block const& b) noexcept {
-    extent const width = tile_columns(plan_.level);
-    channel_ = 0;
-    for (extent group = 0; group < plan_.groups; ++group)
-      for (extent first = 0, nth = 0; first < plan_.out; first += width, ++nth) {
-        extent const columns = std::min(width, plan_.out - first);
-        tail_ = columns < width;
-        for (int r = 0; r < 2; ++r)
-          panel_[r] =
-              moved(args_.operands[plan_.weight],
-                    runs_[r].at + group * runs_[r].group_bytes + nth * panels_[2 * r].bytes);
-        bool const last = first + width >= plan_.out && group + 1 == plan_.groups;
-        frame_.ahead = frame_.ahead_first = far_ && !last ? panels_[tail_ ? 1 : 0].bytes : 0;
-        frame_.ahead_end = frame_.ahead + prefetching_tiles * cache_line;
-        std::byte const* source = source_ + group * (plan_.pixel_bytes / plan_.groups);
-        for (image_ = b.image0; image_ < b.image1; ++image_, source += geometry_.src.image)
-          for (prepared_strip const& s : strips_) one_strip(s, source);
-        channel_ += columns;
-      }
+  /// These panels of all images, for the strips at hand.
+  void one_batch(conv_block const& b, extent first, extent last) noexcept {
+    for (extent i = first; i < last; ++i) {
+      std::byte const* source = source_ + start_panel(i, i + 1 == panel_count());
+      for (image_ = b.image0; image_ < b.image1; ++image_, source += geometry_.src.image)
+        for (prepared_strip const& s : strips_) one_strip(s, source);
+    }
     strips_.clear();
+  }
+
+  /// Bytes from the first channel of the source to the first of the group of panel i.
+  extent start_panel(extent i, bool last) noexcept {
+    extent const width = plan_.panel_columns(false);
+    extent const group = i / panels_per_group(), nth = i % panels_per_group();
+    extent const step = plan_.group_source * size_of(row_of(plan_.kind).a);
+    tail_ = plan_.out_of(group) - nth * width < width;
+    channel_ = group * plan_.out + nth * width;
+    for (int r = 0; r < 2; ++r)
+      panel_[r] = moved(args_.operands[plan_.weight],
+                        runs_[r].at + group * runs_[r].group_bytes + nth * panels_[2 * r].bytes);
+    if (plan_.narrow())
+      prefetch_inputs(last ? to_next_block_ - group * step : step);
+    else
+      prefetch_weights(far_ && !last ? panels_[tail_ ? 1 : 0].bytes : 0);
+    return group * step;
+  }
+
+  void prefetch_weights(extent ahead) noexcept {
+    frame_.ahead = frame_.ahead_first = ahead;
+    frame_.ahead_end = ahead + prefetching_tiles * cache_line;
+  }
+  /// Of the next panel or block: the rows that a line of tiles needs and the one above did not.
+  void prefetch_inputs(extent ahead) noexcept {
+    extent const reach = plan_.reach_rows();
+    frame_.ahead_row = row_;
+    frame_.ahead = ahead + (reach - std::min(reach, geometry_.y.stride)) * row_;
   }
 
   void one_strip(prepared_strip const& prepared, std::byte const* source) noexcept {
@@ -169,22 +225,20 @@ class conv_invocation final : public invocation {
   /// pixel would be.
   void copy_inputs(conv_block const& in) noexcept {
     extent const columns = in.x1 - in.x0;
-    extent const groups = plan_.groups, per_group = plan_.in;
-    extent const padded = plan_.pixel_bytes / groups;
+    extent const padded = plan_.pixel_bytes / plan_.source_runs;
     auto* const scratch = static_cast<std::byte*>(args_.scratch);
     for (extent y = in.y0; y < in.y1; ++y)
       for (extent x = in.x0; x < in.x1; ++x) {
         std::byte* const to = scratch + ((y - in.y0) * columns + (x - in.x0)) * plan_.pixel_bytes;
         std::byte const* const from = source_ + y * geometry_.src.row + x * geometry_.src.column;
-        for (extent group = 0; group < groups; ++group)
-          copy_channels(to + group * padded, from + group * per_group * size_of(src_type_));
+        for (extent i = 0; i < plan_.source_runs; ++i)
+          copy_rows(plan_.kind, to + i * padded,
+                    {from + i * plan_.source_run * size_of(src_type_), src_type_, 0, 1}, 1,
+                    plan_.source_run);
       }
     column_ = plan_.pixel_bytes;
     row_ = columns * column_;
     source_ = scratch - in.y0 * row_ - in.x0 * column_;
-  }
-  void copy_channels(std::byte* to, std::byte const* from) noexcept {
-    copy_rows(plan_.kind, to, {from, src_type_, 0, 1}, 1, plan_.in);
   }
 
   std::shared_ptr<conv_code const> built_;
@@ -198,10 +252,11 @@ class conv_invocation final : public invocation {
   conv_geometry geometry_;
   block_extents block_;
   bool empty_ = true;
+  int parts_ = 1;
   dtype src_type_ = dtype::f32;
   // Of the block at hand: the source as the code reads it, and strips.
   std::byte const* source_ = nullptr;
-  extent row_ = 0, column_ = 0;
+  extent row_ = 0, column_ = 0, to_next_block_ = 0;
   inline_vector<prepared_strip, most_strips> strips_;
   // Of the panel at hand.
   std::byte const* panel_[2] = {};
@@ -219,15 +274,17 @@ class conv_kernel final : public kernel {
     conv_plan const& plan = built_->plan;
     std::string const name =
         "jit:" + std::string(name_of(plan.level)) + ":" + std::string(row_of(plan.kind).name) +
-        ":" + std::to_string(tile_rows(plan.level)) + "x" +
-        std::to_string(tile_columns(plan.level)) + ":conv" + (plan.whole_rows ? ":rows" : "");
+        ":" + std::to_string(plan.tile()) + "x" + std::to_string(plan.panel_columns(false)) +
+        ":conv" + (plan.narrow() ? ":groups" : "") +
+        (plan.spread == group_spread::across ? "" : ":quads") + (plan.whole_rows ? ":rows" : "");
     return {{std::string(text(built_->wanted.chain).view()), name, {}}};
   }
   std::string layout_key(int) const override {
     conv_plan const& plan = built_->plan;
     return "jit:conv:" + std::string(name_of(weight_desc().type)) + ":" +
            std::string(row_of(plan.kind).name) + ":" + std::to_string(tile_columns(plan.level)) +
-           ":" + to_string(weight_desc().dims) + ":" + std::to_string(plan.groups) +
+           ":" + to_string(weight_desc().dims) + ":" + std::to_string(plan.groups) + "x" +
+           std::to_string(plan.out) + (plan.spread == group_spread::across ? "" : ":quads") +
            (plan.both_packed() ? ":rows" : "");
   }
   result<packed_weight> pack(int operand, tensor_view const& source) const override {
@@ -254,6 +311,10 @@ inline kernel_key key_of(conv_shape const& s, conv_accesses const& accesses, cha
   kernel_key key('c');
   key.add(s.level).add(s.kind).add(s.looped_epilogue).add(s.vectors).add(s.tail_lanes);
   key.add(s.counts).add(s.run).add(accesses.size());
+  auto const& [spread, in, out, per_vector, in_last, taps, stride, dilation, column, rows_ahead] =
+      s.groups;
+  key.add(spread).add(in).add(out).add(per_vector).add(in_last);
+  key.add(taps).add(stride).add(dilation).add(column).add(rows_ahead);
   for (conv_access const& a : accesses)
     key.add(a.output).add(a.index).add(a.type).add(a.across).add(a.moves);
   return key.add(c);

@@ -18,21 +18,40 @@ namespace sinter::inline SINTER_ABI::jit {
 
 namespace detail {
 
-/// One group's weights (O, H, W, I, any strides) as rows of `padded` elements for each run; the
-/// rest stays zero.
+/// The weights of `out` output channels (O, H, W, I, any strides) as rows of `padded` elements for
+/// each run; the rest stays zero.
 template <class To, class From>
-void gather_runs(conv_plan const& plan, conv_run r, To* to, From const* from,
+void gather_runs(conv_plan const& plan, conv_run r, extent out, To* to, From const* from,
                  sinter::strides const& s) {
   bool const pixel = r == conv_run::pixel;
   extent const padded = plan.padded_run(r);
-  for (extent o = 0; o < plan.out; ++o)
+  for (extent o = 0; o < out; ++o)
     for (extent y = 0; y < plan.kernel_rows; ++y)
       for (extent x = 0; x < plan.kernel_columns; ++x) {
         extent const run = pixel ? y * plan.kernel_columns + x : y;
-        To* const out = to + (o * plan.runs(r) + run) * padded + (pixel ? 0 : x * plan.in);
+        To* const row = to + (o * plan.runs(r) + run) * padded + (pixel ? 0 : x * plan.in);
         From const* const in = from + o * s[0] + y * s[1] + x * s[2];
-        for (extent i = 0; i < plan.in; ++i) out[i] = convert<To>(in[i * s[3]]);
+        for (extent i = 0; i < plan.in; ++i) row[i] = convert<To>(in[i * s[3]]);
       }
+}
+
+/// Puts one panel's weights in the order of its sums.
+inline void order_quads(conv_plan const& plan, std::byte* panel) {
+  quad_order const order{plan.spread, static_cast<int>(plan.in) / row_of(plan.kind).k_step};
+  int const vectors = static_cast<int>(plan.out) / 16;
+  std::uint32_t from[128], to[128];
+  std::size_t const tap_bytes = static_cast<std::size_t>(order.slots()) * 64;
+  for (extent tap = 0; tap < plan.runs(conv_run::pixel); ++tap, panel += tap_bytes) {
+    std::memcpy(from, panel, tap_bytes);
+    for (int i = 0; i < quad_order::units_per_quad; ++i)
+      for (int sum = 0; sum < quad_order::sums; ++sum)
+        for (int lane = 0; lane < 16 && order.used(i, sum); ++lane) {
+          int const out = order.out(sum, lane);
+          to[order.slot(i, sum) * 16 + lane] =
+              from[(order.unit(i, lane) * vectors + out / 16) * 16 + out % 16];
+        }
+    std::memcpy(panel, to, tap_bytes);
+  }
 }
 
 }  // namespace detail
@@ -43,22 +62,24 @@ inline bool pack_conv(conv_plan const& plan, void* to, tensor_view const& source
   sinter::strides const s = sinter::detail::meaningful_strides(source.dims, source.strides);
   for (conv_run r : {conv_run::pixel, conv_run::kernel_row}) {
     if (r == conv_run::kernel_row && !plan.both_packed()) continue;
-    panel_layout const panels = plan.panels(r);
+    panel_layout panels = plan.panels(r);
     std::size_t const bytes = static_cast<std::size_t>(plan.out * panels.k * size_of(type));
     buffer gathered(bytes);
     if (gathered.failed()) return false;
     for (extent group = 0; group < plan.groups; ++group) {
+      panels.n = plan.out_of(group);
       if (bytes > 0) std::memset(gathered.data(), 0, bytes);
       detail::with_type(type, [&](auto const* to_type) {
         using To = std::remove_cvref_t<decltype(*to_type)>;
         detail::with_type(source.type, [&](auto const* from_type) {
           auto const* const from = static_cast<decltype(from_type)>(source.data);
-          detail::gather_runs(plan, r, reinterpret_cast<To*>(gathered.data()),
+          detail::gather_runs(plan, r, panels.n, reinterpret_cast<To*>(gathered.data()),
                               from + group * plan.out * s[0], s);
         });
       });
-      pack_panels(panels, static_cast<std::byte*>(to) + plan.panels_at(r, group),
-                  {gathered.data(), type, 1, panels.k});
+      auto* const panel = static_cast<std::byte*>(to) + plan.panels_at(r, group);
+      pack_panels(panels, panel, {gathered.data(), type, 1, panels.k});
+      if (plan.spread != group_spread::across) detail::order_quads(plan, panel);
     }
   }
   return true;

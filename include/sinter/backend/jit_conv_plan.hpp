@@ -1,11 +1,13 @@
-// The JIT backend's conv2d: which problems it takes, how one is laid out.
+// The JIT backend's conv2d: how one is laid out in memory and cut into blocks.
 //
 // conv_plan is what is known when a kernel is built, conv_geometry where everything lies in one
 // call. Source, residuals and outputs may have any strides but along the channels, where elements
 // lie side by side. Weights are packed once, kernel rows around kernel columns around channels.
 // Where pixels are adjacent, a kernel row's elements are one run from the first channel of its
 // first pixel to the last of its last; strips at the left and right border, which miss taps, take
-// them pixel by pixel. Read backend/jit_conv.hpp for the calls.
+// them pixel by pixel. Groups narrower than a vector are put side by side in its lanes
+// (jit/conv_groups.hpp). Read backend/jit_conv_rules.hpp for who makes a plan, backend/jit_conv.hpp
+// for the calls.
 #pragma once
 
 #include <algorithm>
@@ -34,11 +36,34 @@ struct conv_plan {
   isa level = isa::avx2;
   product kind = product::f32;
   extent groups = 1, in = 0, out = 0;  ///< channels of a group
+  /// Narrow groups that share a vector; 0: none do. All that share a panel then count as one group
+  /// here: `out` is the panel's, `in` still that of each.
+  int per_vector = 0;
+  group_spread spread = group_spread::across;
+  extent all_out = 0;       ///< output channels of all groups; the last group may have fewer
+  extent group_source = 0;  ///< channels of the source from group to group
   extent kernel_rows = 1, kernel_columns = 1;
-  bool copied = false;      ///< the source is converted, block by block
+  bool copied = false;  ///< the source is converted, block by block
+  /// Runs of channels of a pixel, each padded to whole steps where it is copied.
+  extent source_runs = 1, source_run = 0;
   bool whole_rows = false;  ///< runs of kernel rows are possible
   extent pixel_bytes = 0;   ///< of a copied pixel; of a pixel's own channels otherwise
   std::size_t scratch_bytes = 0;
+
+  /// Rows of the source from the first to the last that an output meets.
+  extent reach_rows() const { return (kernel_rows - 1) * attrs.dilation[0] + 1; }
+  bool narrow() const { return per_vector > 0; }
+  int tile() const { return narrow() ? group_tile_rows(level) : tile_rows(level); }
+  extent out_of(extent group) const { return (std::min)(out, all_out - group * out); }
+  /// Columns of a whole panel, and of the one that remains.
+  extent panel_columns(bool tail) const {
+    extent const whole = narrow() ? out : tile_columns(level);
+    return tail ? (narrow() ? all_out : out) % whole : whole;
+  }
+  bool has_panel(bool tail) const {
+    return tail ? out > 0 && panel_columns(true) > 0
+                : (narrow() ? all_out : out) >= panel_columns(false);
+  }
 
   /// Elements of a run in the source.
   extent run(conv_run r) const { return r == conv_run::pixel ? in : in * kernel_columns; }
@@ -47,16 +72,20 @@ struct conv_plan {
   }
   /// ... and in a panel, where a run is whole steps.
   extent padded_run(conv_run r) const {
+    if (narrow() && r == conv_run::kernel_row) return kernel_columns * padded(in);
+    return padded(run(r));
+  }
+  extent padded(extent elements) const {
     extent const step = row_of(kind).k_step;
-    return (run(r) + step - 1) / step * step;
+    return (elements + step - 1) / step * step;
   }
   /// Of one group.
-  panel_layout panels(conv_run r) const {
-    return {kind, lanes_of(level), runs(r) * padded_run(r), out};
+  panel_layout panels(conv_run r, extent group = 0) const {
+    return {kind, lanes_of(level), runs(r) * padded_run(r), out_of(group)};
   }
   /// Panels of both kinds of run are the same bytes where no run is padded.
   bool both_packed() const {
-    return whole_rows && padded_run(conv_run::pixel) != run(conv_run::pixel);
+    return whole_rows && !narrow() && padded_run(conv_run::pixel) != run(conv_run::pixel);
   }
   extent packed_bytes() const {
     return groups * (panels(conv_run::pixel).bytes() +
@@ -152,6 +181,7 @@ inline constexpr extent near_block_bytes = extent{256} << 10, far_block_bytes = 
 
 inline extent block_budget(conv_plan const& plan, bool far) {
   if (plan.copied) return copied_block_bytes;
+  if (plan.narrow()) return far_block_bytes;
   if (!far) return near_block_bytes;
   return (std::max)(near_block_bytes,
                     far_block_bytes - plan.panels(conv_run::pixel).panel_bytes(tile_vectors));
@@ -161,7 +191,7 @@ inline extent block_budget(conv_plan const& plan, bool far) {
 inline extent output_bytes(conv_plan const& plan) {
   extent bytes = 0;
   for (conv_access const& a : plan.accesses)
-    if (a.output) bytes += plan.groups * plan.out * size_of(a.type);
+    if (a.output) bytes += plan.all_out * size_of(a.type);
   return bytes / (extent{plan.attrs.stride[0]} * plan.attrs.stride[1]);
 }
 
@@ -174,27 +204,32 @@ inline block_extents block_of(conv_plan const& plan, conv_geometry const& g) {
   bool const far = plan.packed_bytes() > detail::near_bytes;
   extent const pixel = plan.pixel_bytes + (plan.copied || far ? 0 : detail::output_bytes(plan));
   extent const budget = detail::block_budget(plan, far);
-  block_extents e = block_within(g.y, g.x, pixel, budget, tile_rows(plan.level));
+  block_extents e = block_within(g.y, g.x, pixel, budget, plan.tile());
   if (plan.copied) return e;
   extent const inputs = g.y.used() * g.x.used();
   extent blocks = ((g.y.out - 1) / e.rows + 1) * ((g.x.out - 1) / e.columns + 1);
   if (blocks == 1 && inputs * pixel > 0)
     e.images = std::clamp(budget / (inputs * pixel), extent{1}, g.images);
   blocks *= (g.images - 1) / e.images + 1;
-  extent const panels = (plan.out - 1) / tile_columns(plan.level) + 1;
-  bool const whole = far && (blocks - 1) * plan.packed_bytes() >
-                                (panels - 1) * g.images * inputs * plan.pixel_bytes;
+  extent const panels = (plan.out - 1) / plan.panel_columns(false) + 1;
+  bool const whole =
+      far && !plan.narrow() &&
+      (blocks - 1) * plan.packed_bytes() > (panels - 1) * g.images * inputs * plan.pixel_bytes;
   return whole ? block_extents{g.y.out, g.x.out, g.images} : e;
 }
 
-/// Calls f(block) for blocks that together are all images.
-template <class F>
-void for_each_block(conv_geometry const& g, block_extents const& e, F&& f) {
-  for (extent image = 0; image < g.images; image += e.images)
-    for (extent y = 0; y < g.y.out; y += e.rows)
-      for (extent x = 0; x < g.x.out; x += e.columns)
-        f(conv_block{image, (std::min)(image + e.images, g.images), y,
-                     (std::min)(y + e.rows, g.y.out), x, (std::min)(x + e.columns, g.x.out)});
+inline extent block_count(conv_geometry const& g, block_extents const& e) {
+  auto const count = [](extent all, extent each) { return (all + each - 1) / each; };
+  return count(g.images, e.images) * count(g.y.out, e.rows) * count(g.x.out, e.columns);
+}
+/// Blocks 0, 1, ..., block_count() - 1 together are all images.
+inline conv_block nth_block(conv_geometry const& g, block_extents const& e, extent n) {
+  extent const across = (g.x.out + e.columns - 1) / e.columns;
+  extent const down = (g.y.out + e.rows - 1) / e.rows;
+  extent const x = n % across * e.columns, y = n / across % down * e.rows,
+               image = n / across / down * e.images;
+  return {image, (std::min)(image + e.images, g.images), y, (std::min)(y + e.rows, g.y.out),
+          x,     (std::min)(x + e.columns, g.x.out)};
 }
 
 /// The inputs of a block: those of its images that its taps may meet.
@@ -212,143 +247,11 @@ inline conv_run run_of(conv_plan const& plan, conv_geometry const& g, conv_strip
   return plan.whole_rows && g.x.all_inside(s.columns) ? conv_run::kernel_row : conv_run::pixel;
 }
 
-// ---- rules -------------------------------------------------------------------------------------
-
-namespace detail {
-
-inline verdict check_conv_source(problem const& p, int src) {
-  tensor_desc const& d = p.operands[at(src)];
-  if (!d.strides.empty() && d.dims[3] > 1 && d.strides[3] != 1)
-    return refuse("operand " + quoted(p.chain.operands[src].name) + " has the stride " +
-                  std::to_string(d.strides[3]) + " along its channels; 1 is wanted");
-  return verdict::yes();
-}
-
-inline verdict check_conv_weight(problem const& p, int weight, contraction_attrs const& a,
-                                 isa level) {
-  operand const& o = p.chain.operands[weight];
-  tensor_desc const& d = p.operands[at(weight)];
-  if (o.role != role::weight)
-    return refuse("operand " + quoted(o.name) + " of conv2d is a " + std::string(name_of(o.role)) +
-                  "; a weight is wanted");
-  extent const out = d.dims[0] / a.groups;
-  if (a.groups > 1 && out < lanes_of(level))
-    return refuse("conv2d of " + std::to_string(a.groups) + " groups of " + std::to_string(out) +
-                  " output channels; " + std::to_string(lanes_of(level)) +
-                  " or more are wanted in a group");
-  if (checked_mul(d.dims[2], d.dims[3]) > (std::numeric_limits<std::int32_t>::max)() / 16 ||
-      checked_mul(d.dims[2], d.dims[3]) < 0)
-    return refuse("a kernel row of " + std::to_string(d.dims[2]) + " x " +
-                  std::to_string(d.dims[3]) + " elements is more than 2^27");
-  return verdict::yes();
-}
-
-}  // namespace detail
-
-inline verdict supports_conv(problem const& p, isa level) {
-  if (verdict v = detail::check_matmul_chain(p.chain, level); !v) return v;
-  matmul_operands const o = operands_of(p.chain);
-  if (verdict v = detail::check_conv_source(p, o.src); !v) return v;
-  if (verdict v = detail::check_conv_weight(p, o.weight, o.attrs, level); !v) return v;
-  return detail::check_matmul_layout(p, epilogue(p.chain, p.chain.anchor()));
-}
-
-// ---- plan --------------------------------------------------------------------------------------
-
-namespace detail {
-
-inline void add_accesses(conv_plan& plan, problem const& p, epilogue const& e) {
-  auto const add = [&](bool output, int i, tensor_desc const& d) {
-    bool moves = false;
-    for (int j = 0; j + 1 < d.dims.ssize(); ++j) moves = moves || d.dims[j] != 1;
-    plan.accesses.push_back({output, i, d.type, columns_of(d, p.domain.back()), moves});
-  };
-  for (int i = 0; i < p.chain.outputs.ssize(); ++i) add(true, i, p.outputs[at(i)]);
-  for (int i = 0; i < p.chain.operands.ssize(); ++i)
-    if (e.reads(i)) add(false, i, p.operands[at(i)]);
-}
-
-/// Adjacent kernel columns meet adjacent memory.
-inline bool rows_are_runs(conv_plan const& plan, tensor_desc const& src) {
-  if (plan.groups > 1 || plan.kernel_columns == 1 || plan.attrs.dilation[1] != 1) return false;
-  if (plan.copied) return plan.pixel_bytes == plan.in * size_of(row_of(plan.kind).a);
-  return src.strides.empty() || src.dims[2] <= 1 || src.strides[2] == plan.in;
-}
-
-/// Which numbers of pixels each kernel's tiles have.
-inline void set_counts(conv_plan& plan, problem const& p) {
-  row_counts counts[2] = {};
-  int const tile = tile_rows(plan.level);
-  if (is_dynamic(p)) {
-    counts[0] = all_counts(tile);
-    counts[1] = plan.whole_rows ? all_counts(tile) : 0;
-  } else if (conv_geometry const g = geometry_of(plan, p); !g.empty()) {
-    for_each_block(g, block_of(plan, g), [&](conv_block const& b) {
-      for_each_strip(g.y, g.x, b, tile, [&](conv_strip const& s) {
-        counts[static_cast<int>(run_of(plan, g, s))] |= counts_of(split_rows(s.pixels, tile));
-      });
-    });
-  }
-  for (conv_run r : {conv_run::pixel, conv_run::kernel_row})
-    for (bool tail : {false, true})
-      if ((tail ? plan.out % tile_columns(plan.level) : plan.out / tile_columns(plan.level)) > 0)
-        plan.shapes[conv_kernel_index(r, tail)].counts = counts[static_cast<int>(r)];
-}
-
-inline void set_shapes(conv_plan& plan, epilogue const& e) {
-  for (conv_run r : {conv_run::pixel, conv_run::kernel_row})
-    for (bool tail : {false, true}) {
-      conv_shape& s = plan.shapes[conv_kernel_index(r, tail)];
-      panel_layout const panels = plan.panels(r);
-      s.level = plan.level;
-      s.kind = plan.kind;
-      s.looped_epilogue = wants_loop(e, plan.level);
-      s.vectors = tail ? panels.tail_vectors() : tile_vectors;
-      s.tail_lanes = tail ? panels.tail_lanes() : 0;
-      s.run = plan.run(r);
-    }
-}
-
-}  // namespace detail
-
-/// Only where supports_conv() says yes.
-inline conv_plan plan_conv(problem const& p, epilogue const& e, isa level) {
-  using detail::at;
-  matmul_operands const o = operands_of(p.chain);
-  tensor_desc const& src = p.operands[at(o.src)];
-  tensor_desc const& weight = p.operands[at(o.weight)];
-  conv_plan plan;
-  plan.src = o.src;
-  plan.weight = o.weight;
-  plan.attrs = o.attrs;
-  plan.level = level;
-  plan.kind = product_for(level, src.type, weight.type);
-  plan.groups = o.attrs.groups;
-  plan.out = weight.dims[0] / plan.groups;
-  plan.kernel_rows = weight.dims[1];
-  plan.kernel_columns = weight.dims[2];
-  plan.in = weight.dims[3];
-  dtype const a = row_of(plan.kind).a;
-  plan.copied = src.type != a;
-  plan.pixel_bytes =
-      plan.groups * (plan.copied ? plan.padded_run(conv_run::pixel) : plan.in) * size_of(a);
-  plan.whole_rows = detail::rows_are_runs(plan, src);
-  detail::add_accesses(plan, p, e);
-  detail::set_shapes(plan, e);
-  detail::set_counts(plan, p);
-  if (plan.copied) {
-    conv_axis const y{.kernel = plan.kernel_rows,
-                      .stride = plan.attrs.stride[0],
-                      .dilation = plan.attrs.dilation[0]};
-    conv_axis const x{.kernel = plan.kernel_columns,
-                      .stride = plan.attrs.stride[1],
-                      .dilation = plan.attrs.dilation[1]};
-    plan.scratch_bytes = round_up(
-        static_cast<std::size_t>(detail::copied_block_bytes +
-                                 y.reach(1) * x.reach(tile_rows(level)) * plan.pixel_bytes),
-        64);
-  }
-  return plan;
+/// Calls f(strip, run) for strips that together are one image of the block.
+template <class F>
+void for_each_strip(conv_plan const& plan, conv_geometry const& g, conv_block const& b, F&& f) {
+  for_each_strip(g.y, g.x, b, plan.tile(), plan.narrow(),
+                 [&](conv_strip const& s) { f(s, run_of(plan, g, s)); });
 }
 
 }  // namespace sinter::inline SINTER_ABI::jit

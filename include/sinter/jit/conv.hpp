@@ -10,6 +10,7 @@
 #pragma once
 
 #include "../core/buffer.hpp"
+#include "conv_quads.hpp"
 #include "epilogue.hpp"
 #include "registers.hpp"
 #include "tile_avx2.hpp"
@@ -26,6 +27,7 @@ struct conv_shape {
   int tail_lanes = 0;     ///< valid lanes of its last vector; 0: all
   row_counts counts = 0;  ///< tiles that occur; none: the kernel is not needed
   extent run = 0;
+  conv_groups groups;
   friend bool operator==(conv_shape const&, conv_shape const&) = default;
 };
 
@@ -54,8 +56,9 @@ struct conv_frame {
   std::int64_t a_row = 0;     ///< from behind the last tap of a row to the first of the next
   std::int64_t b_row = 0;     ///< bytes of the panel to skip there
   /// What is prefetched, in bytes from the panel: a line more for each tile, from the first again
-  /// at the end. The kernel leaves in `ahead` where to go on.
-  std::int64_t ahead = 0, ahead_first = 0, ahead_end = 0;
+  /// at the end. The kernel leaves in `ahead` where to go on. Of narrow groups inputs are
+  /// prefetched: `ahead` bytes from a tile's, rows of `ahead_row` bytes.
+  std::int64_t ahead = 0, ahead_first = 0, ahead_end = 0, ahead_row = 0;
   // Written by the kernel.
   void const* tile_a = nullptr;
   std::int64_t rows_left = 0, columns_left = 0, pixels_left = 0, spilled = 0;
@@ -102,6 +105,7 @@ class conv_generator {
       a_.mov(xb::Reg32(r.count), (std::uint64_t{1} << s_.tail_lanes) - 1);
       a_.kmovw(assembler::mask(tail_mask), xb::Reg32(r.count));
     }
+    if (s_.groups.any()) group_sums(1).set_masks(r.count);
     a_.mov(g(r.ahead), field(offsetof(conv_frame, ahead)));
     xb::Label next_line;
     a_.L(next_line);
@@ -124,6 +128,7 @@ class conv_generator {
   static constexpr int origins_in_registers = 6;
   static constexpr register_set free_general = 1U << 1 | 1U << 2 | 1U << 8;
   static constexpr int tail_mask = 7;
+  static constexpr register_set free_masks = set_of_range(1, group_masks_first - 1);
 
   static xb::Reg64 g(int i) { return assembler::general(i); }
   xb::Address field(std::size_t offset) const { return a_.qword[g(frame) + offset]; }
@@ -180,9 +185,11 @@ class conv_generator {
       emit_tiles_looped();
     else
       emit_tiles();
-    a_.add(g(r.ahead), cache_line);
-    a_.cmp(g(r.ahead), field(offsetof(conv_frame, ahead_end)));
-    a_.cmovae(g(r.ahead), field(offsetof(conv_frame, ahead_first)));
+    if (!s_.groups.any()) {
+      a_.add(g(r.ahead), cache_line);
+      a_.cmp(g(r.ahead), field(offsetof(conv_frame, ahead_end)));
+      a_.cmovae(g(r.ahead), field(offsetof(conv_frame, ahead_first)));
+    }
     a_.dec(g(block_count));
     a_.jnz(next_block, xb::CodeGenerator::T_NEAR);
   }
@@ -207,8 +214,13 @@ class conv_generator {
     for (int rows = least_rows_; rows <= most_rows_; ++rows) {
       if (!occurs(rows)) continue;
       a_.L(of_rows[rows]);
+      if (s_.groups.any()) prefetch_inputs(rows);
       tile const t{s_.kind, rows, s_.vectors, s_.run, true};
-      if (has_masks(s_.level))
+      if (s_.groups.spread != group_spread::across)
+        emit_taps(rows, quad_tile(a_, s_.kind, rows, s_.groups, r));
+      else if (s_.groups.any())
+        emit_taps(rows, group_sums(rows));
+      else if (has_masks(s_.level))
         emit_taps(rows, tile_avx512(a_, t, r));
       else
         emit_taps(rows, tile_avx2(a_, t, r));
@@ -216,6 +228,18 @@ class conv_generator {
       a_.imul(g(r.count), g(r.lda), rows);
       a_.add(g(r.a0), g(r.count));
       then(rows);
+    }
+  }
+
+  group_tile group_sums(int rows) const { return {a_, s_.kind, rows, s_.vectors, s_.groups, r}; }
+
+  void prefetch_inputs(int rows) {
+    for (int i = 0; i < s_.groups.rows_ahead; ++i) {
+      if (i == 0)
+        a_.lea(g(r.count), a_.ptr[g(r.a0) + g(r.ahead)]);
+      else
+        a_.add(g(r.count), field(offsetof(conv_frame, ahead_row)));
+      group_sums(rows).prefetch(r.count);
     }
   }
 
@@ -301,7 +325,7 @@ class conv_generator {
     block.stack_register = frame;
     block.stack_at = static_cast<std::int32_t>(offsetof(conv_frame, scratch));
     block.free_vectors = free;
-    block.free_masks = has_masks(s_.level) ? 0x7eU : 0;
+    block.free_masks = has_masks(s_.level) ? free_masks : 0;
     block.free_general = free_general;
     for (int i = 0; i < accesses_.ssize(); ++i) {
       conv_access const& from = accesses_[i];

@@ -76,17 +76,20 @@ namespace detail {
 constexpr extent tiles_of(extent pixels, int tile) { return (pixels + tile - 1) / tile; }
 }  // namespace detail
 
-/// Calls f(strip) for strips that together are one image of the block.
+/// Calls f(strip) for strips that together are one image of the block. Strips with all columns
+/// inside may be wanted across only.
 template <class F>
-void for_each_strip(conv_axis const& y, conv_axis const& x, conv_block const& b, int tile, F&& f) {
+void for_each_strip(conv_axis const& y, conv_axis const& x, conv_block const& b, int tile,
+                    bool whole_across, F&& f) {
   for (extent y0 = b.y0; y0 < b.y1;) {
     extent const y1 = y.same_until(y0, b.y1);
     tap_range const rows = y.taps(y0);
     for (extent x0 = b.x0; x0 < b.x1;) {
       extent const x1 = x.same_until(x0, b.x1);
       tap_range const columns = x.taps(x0);
-      if (detail::tiles_of(x1 - x0, tile) * (y1 - y0) <=
-          detail::tiles_of(y1 - y0, tile) * (x1 - x0))
+      if ((whole_across && x.all_inside(columns)) ||
+          detail::tiles_of(x1 - x0, tile) * (y1 - y0) <=
+              detail::tiles_of(y1 - y0, tile) * (x1 - x0))
         f(conv_strip{y0, x0, x1 - x0, y1 - y0, false, rows, columns});
       else
         f(conv_strip{y0, x0, y1 - y0, x1 - x0, true, rows, columns});
