@@ -14,7 +14,7 @@
 
 #include "../core/tensor_view.hpp"
 #include "../jit/depthwise.hpp"
-#include "jit_conv.hpp"
+#include "jit_conv_rules.hpp"
 
 namespace sinter::inline SINTER_ABI::jit {
 
@@ -75,6 +75,7 @@ inline extent rows_at_a_time(depthwise_plan const& plan, depthwise_geometry cons
 /// A group for each channel, and one filter in each.
 inline bool is_depthwise(problem const& p) {
   matmul_operands const o = operands_of(p.chain);
+  if (p.chain.steps[p.chain.anchor()].args[1].kind != value_kind::operand) return false;
   shape const& weight = p.operands[detail::at(o.weight)].dims;
   return o.attrs.groups > 1 && weight[3] == 1 && weight[0] == o.attrs.groups;
 }
