@@ -63,6 +63,24 @@ static_assert(is(softmax(softmax(x)),
                  "row_max(x:tensor) | sub(x:tensor, %0) | exp | row_sum | div(%2, %3) | row_max | "
                  "sub(%4, %5) | exp | row_sum | div(%7, %8)"));
 
+// A lambda may read what a lambda around it was given.
+static_assert(is(sinter::map(x + r,
+                             [](auto sum) {
+                               return sinter::map(softmax(sum), [sum](auto share) {
+                                 return share * (sum - share);
+                               });
+                             }),
+                 "add(x:tensor, r:tensor) | row_max | sub(%0, %1) | exp | row_sum | div(%3, %4) | "
+                 "sub(%0, %5) | mul(%5, %6)"));
+// A let in a lambda is another value with another argument, and the same with the same one.
+constexpr auto doubled_in_place = [](auto value) { return h(value * 2) + h; };
+static_assert(sinter::flatten(sinter::map(x, doubled_in_place) * sinter::map(r, doubled_in_place))
+                  .broken == sinter::fault::let_redefined);
+static_assert(sinter::flatten(sinter::map(x, doubled_in_place) * sinter::map(x, doubled_in_place))
+                  .broken == sinter::fault::none);
+static_assert(sinter::flatten(x + sinter::hole<int, 0>{}).broken ==
+              sinter::fault::hole_outside_map);
+
 // The plan: a reduction goes with what it reads; a contraction after it opens a group.
 constexpr auto attention =
     partition(matmul(softmax(matmul(x, sinter::transposed(r))), sinter::tensor<"v">), sinter::bf16);

@@ -202,17 +202,17 @@ struct let_name {
   }
 };
 
-/// The i-th parameter of a mapped lambda.
-template <int Index>
+/// The i-th parameter of the mapped lambda F: its type tells the holes of nested maps apart.
+template <class F, int Index>
 struct hole {
   using is_expression = void;
 };
 
 /// A lambda's body, called once with holes, over the values of the arguments.
-template <class Body, class... Args>
+template <class F, class Body, class... Args>
 struct map_node;
-template <class Body, class A>
-struct map_node<Body, A> {
+template <class F, class Body, class A>
+struct map_node<F, Body, A> {
   using is_expression = void;
   Body body;
   A a;
@@ -220,8 +220,8 @@ struct map_node<Body, A> {
   constexpr map_node() : body(), a() {}
   constexpr map_node(Body const& of, A const& first_value) : body(of), a(first_value) {}
 };
-template <class Body, class A, class B>
-struct map_node<Body, A, B> {
+template <class F, class Body, class A, class B>
+struct map_node<F, Body, A, B> {
   using is_expression = void;
   Body body;
   A a;

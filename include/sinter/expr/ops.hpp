@@ -4,7 +4,7 @@
 //   constexpr auto chain = sinter::relu(sinter::conv2d(x, w, {.stride = 2, .pad = 1}) + b);
 //
 // Each unary function is a row of core/op.hpp. Operands may be expressions, floats or integers. Read
-// plan/flatten.hpp next.
+// rows.hpp next.
 #pragma once
 
 #include "node.hpp"
@@ -185,25 +185,6 @@ constexpr auto cast(expression auto const& a) {
   return pointwise<op::cast, A>{detail::as_term(a), {}, {}, 0, 0, To};
 }
 
-// ---- reductions ----------------------------------------------------------------------------------------------------
-
-namespace detail {
-template <op Code, class A>
-constexpr auto reduction(A const& a) {
-  static_assert(row_of(Code).kind == op_class::reduction);
-  return pointwise<Code, term_type<A>>{as_term(a), {}, {}, 0, 0, dtype::f32};
-}
-}  // namespace detail
-
-/// ...,N to ...,1: each reads the rows along the last axis. The result broadcasts back as it is.
-constexpr auto row_sum(expression auto const& a) { return detail::reduction<op::row_sum>(a); }
-/// The sum divided by N; NaN where N is 0.
-constexpr auto row_mean(expression auto const& a) { return detail::reduction<op::row_mean>(a); }
-/// NaN if any value is; -Inf where N is 0.
-constexpr auto row_max(expression auto const& a) { return detail::reduction<op::row_max>(a); }
-/// The index of the first largest value, the first NaN counting as such; N up to 2^24.
-constexpr auto argmax(expression auto const& a) { return detail::reduction<op::argmax>(a); }
-
 // ---- contractions -------------------------------------------------------------------------------------------------
 
 /// The last two axes exchanged, as an operand of matmul.
@@ -301,50 +282,13 @@ constexpr auto conv3d(X const& x, W const& w, conv_options const& o = {}) {
 /// a symbolic value, and its result becomes ordinary steps; no rounding point lies inside.
 template <expression E, class F>
 constexpr auto map(E const& e, F const& f) {
-  auto const body = detail::as_term(f(hole<0>{}));
-  return map_node<std::remove_const_t<decltype(body)>, E>{body, e};
+  auto const body = detail::as_term(f(hole<F, 0>{}));
+  return map_node<F, std::remove_const_t<decltype(body)>, E>{body, e};
 }
 template <expression E, expression G, class F>
 constexpr auto map(E const& e, G const& g, F const& f) {
-  auto const body = detail::as_term(f(hole<0>{}, hole<1>{}));
-  return map_node<std::remove_const_t<decltype(body)>, E, G>{body, e, g};
-}
-
-// ---- what is made of reductions: a value that is read twice is held by map(), unrounded ------------------------------
-
-/// e / row_sum(e) with e = exp(v - row_max(v)).
-template <expression V>
-constexpr auto softmax(V const& v) {
-  auto const powers = map(v, [](auto row) { return exp(row - row_max(row)); });
-  return map(powers, [](auto row) { return row / row_sum(row); });
-}
-/// d - log(row_sum(exp(d))) with d = v - row_max(v).
-template <expression V>
-constexpr auto log_softmax(V const& v) {
-  auto const moved = map(v, [](auto row) { return row - row_max(row); });
-  return map(moved, [](auto row) { return row - log(row_sum(exp(row))); });
-}
-
-/// d / sqrt(row_mean(square(d)) + eps) with d = v - row_mean(v).
-template <expression V>
-constexpr auto layer_norm(V const& v, float eps = 1e-5F) {
-  auto const moved = map(v, [](auto row) { return row - row_mean(row); });
-  return map(moved, [eps](auto row) { return row / sqrt(row_mean(square(row)) + eps); });
-}
-/// ... * scale + shift
-template <expression V, expression Scale, expression Shift>
-constexpr auto layer_norm(V const& v, Scale const& scale, Shift const& shift, float eps = 1e-5F) {
-  return layer_norm(v, eps) * scale + shift;
-}
-/// v / sqrt(row_mean(square(v)) + eps)
-template <expression V>
-constexpr auto rms_norm(V const& v, float eps = 1e-5F) {
-  return map(v, [eps](auto row) { return row / sqrt(row_mean(square(row)) + eps); });
-}
-/// ... * scale
-template <expression V, expression Scale>
-constexpr auto rms_norm(V const& v, Scale const& scale, float eps = 1e-5F) {
-  return rms_norm(v, eps) * scale;
+  auto const body = detail::as_term(f(hole<F, 0>{}, hole<F, 1>{}));
+  return map_node<F, std::remove_const_t<decltype(body)>, E, G>{body, e, g};
 }
 
 namespace detail {

@@ -9,7 +9,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "../expr/ops.hpp"
+#include "../expr/rows.hpp"
 #include "static_shapes.hpp"
 
 namespace sinter::inline SINTER_ABI {
@@ -26,56 +26,72 @@ constexpr std::uint64_t mix(std::uint64_t h, float v) {
   return mix(h, std::uint64_t{std::bit_cast<std::uint32_t>(v)});
 }
 
-constexpr std::uint64_t digest(none const&) { return 1; }
-constexpr std::uint64_t digest(constant const& c) { return mix(std::uint64_t{2}, c.value); }
-template <int Index>
-constexpr std::uint64_t digest(hole<Index> const&) {
-  return mix(std::uint64_t{3}, std::uint64_t{Index});
+/// What the parameters of the lambdas around stand for, the innermost lambda first.
+struct hole_values {
+  char const* lambda = nullptr;  ///< lambda_key<F>; null where no lambda is around
+  value_ref values[2];
+  std::uint64_t digests[2] = {};
+  hole_values const* outer = nullptr;
+
+  constexpr hole_values const* of(char const* key) const {
+    hole_values const* around = this;
+    while (around != nullptr && around->lambda != key) around = around->outer;
+    return around;
+  }
+};
+template <class F>
+inline constexpr char lambda_key = 0;
+
+constexpr std::uint64_t digest(none const&, hole_values const&) { return 1; }
+constexpr std::uint64_t digest(constant const& c, hole_values const&) {
+  return mix(std::uint64_t{2}, c.value);
+}
+template <class F, int Index>
+constexpr std::uint64_t digest(hole<F, Index> const&, hole_values const& holes) {
+  hole_values const* const around = holes.of(&lambda_key<F>);
+  return mix(std::uint64_t{3}, around == nullptr ? 0 : around->digests[Index]);
 }
 template <class Name, role Role, extent... Dims>
-constexpr std::uint64_t digest(leaf<Name, Role, Dims...> const&) {
+constexpr std::uint64_t digest(leaf<Name, Role, Dims...> const&, hole_values const&) {
   return mix(std::uint64_t{4}, Name::key);
 }
 template <class Name>
-constexpr std::uint64_t digest(let_name<Name> const&) {
+constexpr std::uint64_t digest(let_name<Name> const&, hole_values const&) {
   return mix(std::uint64_t{5}, Name::key);
 }
 /// Its own content is compared where it is defined: the name stands for it, so nesting costs nothing.
 template <class Name, class E>
-constexpr std::uint64_t digest(let_node<Name, E> const&) {
+constexpr std::uint64_t digest(let_node<Name, E> const&, hole_values const&) {
   return mix(std::uint64_t{5}, Name::key);
 }
 template <op Code, class A, class B, class C>
-constexpr std::uint64_t digest(pointwise<Code, A, B, C> const& e) {
+constexpr std::uint64_t digest(pointwise<Code, A, B, C> const& e, hole_values const& holes) {
   std::uint64_t h = mix(std::uint64_t{6}, static_cast<std::uint64_t>(Code));
   h = mix(mix(mix(h, e.alpha), e.beta), static_cast<std::uint64_t>(e.to));
-  return mix(mix(mix(h, digest(e.a)), digest(e.b)), digest(e.c));
+  return mix(mix(mix(h, digest(e.a, holes)), digest(e.b, holes)), digest(e.c, holes));
 }
 template <op Code, class S, class W, bool TS, bool TW>
-constexpr std::uint64_t digest(contraction<Code, S, W, TS, TW> const& e) {
+constexpr std::uint64_t digest(contraction<Code, S, W, TS, TW> const& e, hole_values const& holes) {
   std::uint64_t h =
       mix(std::uint64_t{7}, static_cast<std::uint64_t>(Code) * 4 + (TS ? 2U : 0U) + (TW ? 1U : 0U));
   for (int i = 0; i < 3; ++i)
     for (int v : {e.attrs.stride[i], e.attrs.dilation[i], e.attrs.pad_begin[i], e.attrs.pad_end[i]})
       h = mix(h, static_cast<std::uint64_t>(v));
-  return mix(mix(mix(h, static_cast<std::uint64_t>(e.attrs.groups)), digest(e.src)),
-             digest(e.weight));
+  return mix(mix(mix(h, static_cast<std::uint64_t>(e.attrs.groups)), digest(e.src, holes)),
+             digest(e.weight, holes));
 }
-template <class Body, class A>
-constexpr std::uint64_t digest(map_node<Body, A> const& e) {
-  return mix(mix(std::uint64_t{8}, digest(e.body)), digest(e.a));
+template <class F, class Body, class A>
+constexpr std::uint64_t digest(map_node<F, Body, A> const& e, hole_values const& holes) {
+  hole_values const inner{&lambda_key<F>, {}, {digest(e.a, holes), 0}, &holes};
+  return mix(std::uint64_t{8}, digest(e.body, inner));
 }
-template <class Body, class A, class B>
-constexpr std::uint64_t digest(map_node<Body, A, B> const& e) {
-  return mix(mix(mix(std::uint64_t{9}, digest(e.body)), digest(e.a)), digest(e.b));
+template <class F, class Body, class A, class B>
+constexpr std::uint64_t digest(map_node<F, Body, A, B> const& e, hole_values const& holes) {
+  hole_values const inner{&lambda_key<F>, {}, {digest(e.a, holes), digest(e.b, holes)}, &holes};
+  return mix(std::uint64_t{9}, digest(e.body, inner));
 }
 
 // ---- the walk -----------------------------------------------------------------------------------------------------
-
-/// Holes: what the parameters of the lambda around stand for.
-struct hole_values {
-  value_ref values[2];
-};
 
 template <class Sink>
 constexpr value_ref walk(Sink& sink, none const&, hole_values const&) {
@@ -86,9 +102,11 @@ template <class Sink>
 constexpr value_ref walk(Sink& sink, constant const& c, hole_values const&) {
   return sink.add_constant(c.value);
 }
-template <class Sink, int Index>
-constexpr value_ref walk(Sink&, hole<Index> const&, hole_values const& holes) {
-  return holes.values[Index];
+template <class Sink, class F, int Index>
+constexpr value_ref walk(Sink& sink, hole<F, Index> const&, hole_values const& holes) {
+  if (hole_values const* const around = holes.of(&lambda_key<F>)) return around->values[Index];
+  sink.report(fault::hole_outside_map);
+  return {};
 }
 template <class Sink, class Name, role Role, extent... Dims>
 constexpr value_ref walk(Sink& sink, leaf<Name, Role, Dims...> const&, hole_values const&) {
@@ -109,10 +127,10 @@ template <class Sink, op Code, class S, class W, bool TS, bool TW>
 constexpr value_ref walk(Sink&, contraction<Code, S, W, TS, TW> const&, hole_values const&);
 template <class Sink, class Name, class E>
 constexpr value_ref walk(Sink&, let_node<Name, E> const&, hole_values const&);
-template <class Sink, class Body, class A>
-constexpr value_ref walk(Sink&, map_node<Body, A> const&, hole_values const&);
-template <class Sink, class Body, class A, class B>
-constexpr value_ref walk(Sink&, map_node<Body, A, B> const&, hole_values const&);
+template <class Sink, class F, class Body, class A>
+constexpr value_ref walk(Sink&, map_node<F, Body, A> const&, hole_values const&);
+template <class Sink, class F, class Body, class A, class B>
+constexpr value_ref walk(Sink&, map_node<F, Body, A, B> const&, hole_values const&);
 template <class Sink, class Result, class... Defs>
 constexpr value_ref walk(Sink&, scope<Result, Defs...> const&, hole_values const&);
 
@@ -157,27 +175,34 @@ constexpr value_ref walk(Sink& sink, contraction<Code, S, W, TS, TW> const& e,
 }
 template <class Sink, class Name, class E>
 constexpr value_ref walk(Sink& sink, let_node<Name, E> const& e, hole_values const& holes) {
-  std::uint64_t const d = digest(e.inner);
+  std::uint64_t const d = digest(e.inner, holes);
   value_ref const known = sink.find_definition(Name::key, d);
   if (known.kind != value_kind::none) return known;
   value_ref const v = walk_let<Sink, Name>(sink, e.inner, holes, d);
   sink.find_let(Name::key);  // a let in place is read where it stands
   return v;
 }
-template <class Sink, class Body, class A>
-constexpr value_ref walk(Sink& sink, map_node<Body, A> const& e, hole_values const& holes) {
-  hole_values const inner{{walk(sink, e.a, holes), {}}};
+/// A lambda's argument in its body is known by its place in the graph.
+constexpr std::uint64_t place_digest(value_ref v) {
+  return mix(static_cast<std::uint64_t>(v.kind), static_cast<std::uint64_t>(v.index));
+}
+template <class Sink, class F, class Body, class A>
+constexpr value_ref walk(Sink& sink, map_node<F, Body, A> const& e, hole_values const& holes) {
+  value_ref const first = walk(sink, e.a, holes);
+  hole_values const inner{&lambda_key<F>, {first, {}}, {place_digest(first), 0}, &holes};
   return walk(sink, e.body, inner);
 }
-template <class Sink, class Body, class A, class B>
-constexpr value_ref walk(Sink& sink, map_node<Body, A, B> const& e, hole_values const& holes) {
+template <class Sink, class F, class Body, class A, class B>
+constexpr value_ref walk(Sink& sink, map_node<F, Body, A, B> const& e, hole_values const& holes) {
   value_ref const first = walk(sink, e.a, holes);
-  hole_values const inner{{first, walk(sink, e.b, holes)}};
+  value_ref const second = walk(sink, e.b, holes);
+  hole_values const inner{
+      &lambda_key<F>, {first, second}, {place_digest(first), place_digest(second)}, &holes};
   return walk(sink, e.body, inner);
 }
 template <class Sink, class Name, class E>
 constexpr void walk_definition(Sink& sink, definition<Name, E> const& d, hole_values const& holes) {
-  walk_let<Sink, Name>(sink, d.value, holes, digest(d.value));
+  walk_let<Sink, Name>(sink, d.value, holes, digest(d.value, holes));
 }
 template <class Sink, class Result, class... Defs>
 constexpr void walk_definitions(Sink& sink, scope<Result, Defs...> const& e,

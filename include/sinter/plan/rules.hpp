@@ -29,6 +29,7 @@ enum class fault : unsigned char {
   static_shapes,
   output_redefined,
   scalar_reduced,
+  hole_outside_map,
   count_
 };
 
@@ -69,6 +70,7 @@ inline constexpr fault_row fault_table[] = {
     {fault::output_redefined, "sinter: two outputs have the same name"},
     {fault::scalar_reduced,
      "sinter: a reduction reads rows along the last axis, and a scalar has none"},
+    {fault::hole_outside_map, "sinter: the parameter of a lambda is used outside of its map()"},
 };
 static_assert([] {
   for (int i = 0; i < static_cast<int>(fault::count_); ++i)
@@ -100,6 +102,7 @@ namespace stop {
 [[noreturn]] inline void sinter_the_static_shapes_of_the_operands_of_a_step_do_not_fit() { raise_fault(fault::static_shapes); }
 [[noreturn]] inline void sinter_two_outputs_have_the_same_name() { raise_fault(fault::output_redefined); }
 [[noreturn]] inline void sinter_a_reduction_reads_rows_along_the_last_axis_and_a_scalar_has_none() { raise_fault(fault::scalar_reduced); }
+[[noreturn]] inline void sinter_the_parameter_of_a_lambda_is_used_outside_of_its_map() { raise_fault(fault::hole_outside_map); }
 // clang-format on
 }  // namespace stop
 
@@ -139,6 +142,8 @@ constexpr void require_no_fault(fault f) {
       stop::sinter_two_outputs_have_the_same_name();
     case fault::scalar_reduced:
       stop::sinter_a_reduction_reads_rows_along_the_last_axis_and_a_scalar_has_none();
+    case fault::hole_outside_map:
+      stop::sinter_the_parameter_of_a_lambda_is_used_outside_of_its_map();
   }
 }
 
