@@ -306,6 +306,25 @@ TEST_CASE("long kernel rows go in pieces; far strides and dilations; outputs wit
   }
 }
 
+TEST_CASE("no two taps of a block share a column: the longest code still fits") {
+  std::uint64_t seed = 0;
+  for (std::string_view precision : precisions)
+    for (extent kw : {9, 18, 32, 64})
+      check_all(problem_of({.h = 3,
+                            .w = 3 * kw + 30,
+                            .c = 57,
+                            .kh = 3,
+                            .kw = kw,
+                            .sw = 2 * kw + 1,
+                            .dw = 2,
+                            .top = 1,
+                            .bottom = 1,
+                            .left = 3 * kw,
+                            .right = 6 * kw},
+                           " | add b:vector | add r:tensor | hardswish" + std::string(precision)),
+                {.seed = ++seed, .values = pattern::integers});
+}
+
 TEST_CASE("rows of a large image go through all channels some at a time") {
   for (std::string_view precision : {"", " [bf16]"})
     check_all(problem_of(same(2, 40, 60, 150, 3), " | add r:tensor" + std::string(precision)),

@@ -117,9 +117,10 @@ inline void add_accesses(depthwise_plan& plan, problem const& p, epilogue const&
 }
 
 /// Blocks without a rest where the row's length is known. Long kernel rows make short blocks: their
-/// code is unrolled.
+/// code is unrolled, and with all kinds of rows and panels it stays within 64 KiB where no two taps
+/// share a column.
 inline void set_block(depthwise_shape& s, extent channels, extent row) {
-  constexpr int most_multiplications = 256;
+  constexpr int most_multiplications = 128;
   bool const pairs = s.kind == depthwise_product::pairs;
   int const all = most_accumulators(s.level);
   s.vectors = pairs && channels > s.lanes() ? 2 : 1;

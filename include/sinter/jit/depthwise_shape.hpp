@@ -57,13 +57,13 @@ struct depthwise_access {
 using depthwise_accesses = inline_vector<depthwise_access, max_operands + max_outputs>;
 
 /// Accumulators of a block: 14 fill the rows of 7, 14, 28, 56 and 112 pixels that networks have
-/// without a rest. AVX2 keeps three registers less than it has for weights and a value.
+/// without a rest. On AVX2 five weights and a value stand beside 8.
 constexpr int most_accumulators(isa level) { return has_masks(level) ? 14 : 8; }
 /// Weights of a row that are in registers at a time, per vector.
 constexpr int most_taps(isa level, int vectors) {
   return has_masks(level) ? (vectors == 1 ? 8 : 5) : 5;
 }
-/// Longer kernel rows are not unrolled.
+/// A row's taps are unrolled code; longer rows are refused.
 inline constexpr extent most_kernel_columns = 64;
 
 /// The argument of a kernel: filled by C++, its last part written by the kernel itself.
@@ -96,7 +96,7 @@ struct depthwise_frame {
     void const *line = nullptr, *at = nullptr;  ///< written by the kernel
   };
   access accesses[max_operands + max_outputs];
-  alignas(64) std::byte spill[14 * 64];
+  alignas(64) std::byte spill[most_accumulators(isa::avx512) * 64];
   std::byte scratch[64];  ///< the epilogue's, as long as it wants
 };
 using depthwise_entry = void (*)(depthwise_frame*);
