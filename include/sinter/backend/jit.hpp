@@ -17,6 +17,8 @@
 #include "jit_conv.hpp"
 #include "jit_depthwise.hpp"
 #include "jit_matmul_call.hpp"
+#include "jit_matmul_rows.hpp"
+#include "jit_rows.hpp"
 
 namespace sinter::inline SINTER_ABI {
 namespace jit {
@@ -175,24 +177,30 @@ class jit_backend final : public backend {
     if (!*level)
       return jit::detail::refuse("AVX2 and FMA are wanted, and this process may not use them");
     int const anchor = p.chain.anchor();
-    if (anchor < 0) return jit::detail::refuse("chains without a contraction are not generated");
+    if (anchor < 0) return jit::supports_rows(p, **level);
     op const code = p.chain.steps[anchor].code;
     if (code == op::conv2d)
       return jit::is_depthwise(p) ? jit::supports_depthwise(p, **level)
                                   : jit::supports_conv(p, **level);
     if (code != op::matmul)
       return jit::detail::refuse(std::string(name_of(code)) + " is not generated");
+    if (jit::has_reductions(p.chain)) return jit::supports_matmul_rows(p, **level);
     return jit::supports_matmul(p, **level);
   }
 
   result<std::shared_ptr<kernel const>> build(problem const& p) const override {
     if (verdict const v = supports(p); !v) return failure{v.what, v.reason};
     isa const level = **jit::level_for(p);
+    if (p.chain.anchor() < 0) return jit::build_rows(p, level);
     if (p.chain.steps[p.chain.anchor()].code == op::conv2d)
       return jit::is_depthwise(p) ? jit::build_depthwise(p, level) : jit::build_conv(p, level);
-    auto code = jit::build_matmul(p, level);
-    if (!code) return code.error();
-    return std::shared_ptr<kernel const>(std::make_shared<jit::matmul_kernel>(std::move(*code)));
+    auto const product = [&](problem const& part) -> result<std::shared_ptr<kernel const>> {
+      auto code = jit::build_matmul(part, level);
+      if (!code) return code.error();
+      return std::shared_ptr<kernel const>(std::make_shared<jit::matmul_kernel>(std::move(*code)));
+    };
+    if (jit::has_reductions(p.chain)) return jit::build_matmul_rows(p, level, product);
+    return product(p);
   }
 };
 

@@ -145,13 +145,13 @@ namespace detail {
 
 inline verdict refuse(std::string why) { return verdict::no("sinter: jit: " + std::move(why)); }
 
-inline verdict check_matmul_chain(chain const& c, isa level) {
-  int const anchor = c.anchor();
+/// One contraction of floating operands, whatever follows it.
+inline verdict check_contraction(chain const& c) {
   int contractions = 0;
   for (step const& s : c.steps) contractions += s.contraction >= 0 ? 1 : 0;
   if (contractions != 1)
     return refuse("a chain of " + std::to_string(contractions) + " contractions; one is wanted");
-  step const& s = c.steps[anchor];
+  step const& s = c.steps[c.anchor()];
   for (int i = 0; i < 2; ++i)
     if (s.args[i].kind != value_kind::operand)
       return refuse("steps on an input of matmul before it (a prologue) are not generated");
@@ -160,7 +160,12 @@ inline verdict check_matmul_chain(chain const& c, isa level) {
       return refuse("operand " + quoted(c.operands[int{v.index}].name) + " of matmul is " +
                     std::string(name_of(c.operands[int{v.index}].type)) +
                     "; f32, bf16 or f16 is wanted");
-  return epilogue::supports(c, anchor, level);
+  return verdict::yes();
+}
+
+inline verdict check_matmul_chain(chain const& c, isa level) {
+  if (verdict v = check_contraction(c); !v) return v;
+  return epilogue::supports(c, c.anchor(), level);
 }
 
 /// Elements along the last axis lie side by side, or are one for all columns.
@@ -209,19 +214,28 @@ inline matmul_operands operands_of(chain const& c) {
   return {s.args[0].index, s.args[1].index, c.attrs(s)};
 }
 
-inline verdict supports_matmul(problem const& p, isa level) {
-  if (verdict v = detail::check_matmul_chain(p.chain, level); !v) return v;
+namespace detail {
+
+inline verdict check_matmul_extents(problem const& p) {
   matmul_operands const o = operands_of(p.chain);
-  tensor_desc const& weight = p.operands[detail::at(o.weight)];
+  tensor_desc const& weight = p.operands[at(o.weight)];
   int const rank = weight.dims.ssize();
   extent const k = weight.dims[o.attrs.transposed_weight ? rank - 1 : rank - 2],
                n = p.domain.back();
   if (k == dynamic || n == dynamic || is_dynamic(weight.dims))
-    return detail::refuse("operand " + detail::quoted(p.chain.operands[o.weight].name) + " of " +
-                          to_string(weight.dims) +
-                          " has a dynamic extent; only rows and batches may be dynamic");
+    return refuse("operand " + quoted(p.chain.operands[o.weight].name) + " of " +
+                  to_string(weight.dims) +
+                  " has a dynamic extent; only rows and batches may be dynamic");
   if (k > (std::numeric_limits<std::int32_t>::max)() / 16)
-    return detail::refuse("K = " + std::to_string(k) + " is more than 2^27");
+    return refuse("K = " + std::to_string(k) + " is more than 2^27");
+  return verdict::yes();
+}
+
+}  // namespace detail
+
+inline verdict supports_matmul(problem const& p, isa level) {
+  if (verdict v = detail::check_matmul_chain(p.chain, level); !v) return v;
+  if (verdict v = detail::check_matmul_extents(p); !v) return v;
   return detail::check_matmul_layout(p, epilogue(p.chain, p.chain.anchor()));
 }
 

@@ -43,6 +43,18 @@ struct block_access {
   /// Where the address of element (0, 0) is: in this general register (0 to 15), or, if -1,
   int origin_register = -1;
   std::int32_t origin_at = -1;  ///< in the frame at this offset
+  std::int32_t offset = 0;      ///< bytes that are added to it
+  /// An operand with one value for all rows and columns: a vector register that holds it already;
+  /// -1: it is read from memory.
+  int vector = -1;
+};
+
+/// What a step that reduces rows is accumulated in: jit/reduction.hpp.
+struct block_reduction {
+  int step = -1;
+  int first = -1;        ///< vector registers first, first + 1, ...: one for each copy
+  int first_index = -1;  ///< argmax: as many more
+  int copies = 0;        ///< vector i of a block goes to accumulator i modulo this
 };
 
 /// Sets of registers: bit i is register i.
@@ -74,6 +86,9 @@ struct accumulator_block {
   inline_vector<block_access, max_operands> operands;
   /// One per output of the chain.
   inline_vector<block_access, max_outputs> outputs;
+  /// One per reduction among the steps. Blocks then follow each other along a row.
+  inline_vector<block_reduction, max_steps> reductions;
+  int columns = -1;  ///< argmax: a vector register with the number of the block's first column
 
   constexpr int register_of(int row, int vector) const {
     return first + row * row_step + vector * vector_step;

@@ -7,6 +7,7 @@
 #include "../plan/chain.hpp"
 #include "eltwise.hpp"
 #include "operand.hpp"
+#include "reduction.hpp"
 
 namespace sinter::inline SINTER_ABI::jit {
 
@@ -40,6 +41,11 @@ constexpr bool dies_at(chain const& c, int i, int j) {
 constexpr step_needs needs_of(chain const& c, int i, isa level) {
   step const& s = c.steps[i];
   step_needs n;
+  if (is_reduction(s.code)) {
+    n.loads = s.args[0].kind != value_kind::step ? 1 : 0;
+    n.temporaries = reduction_temporaries(s.code, level);
+    return n;
+  }
   n.in_place = dies_at(c, i, 0);
   n.swapped = !n.in_place && (s.code == op::add || s.code == op::mul) && dies_at(c, i, 1);
   for (int j = 0; j < arity_of(s); ++j)
@@ -56,9 +62,10 @@ constexpr int epilogue_needs(chain const& c, int anchor, isa level) {
   for (int i = anchor + 1; i < c.steps.ssize(); ++i) {
     step_needs const n = needs_of(c, i, level);
     bool const works_on_argument = n.in_place || n.swapped;
-    int const now = live + (works_on_argument ? 0 : 1) + n.loads + n.temporaries;
+    int const made = works_on_argument || is_reduction(c.steps[i].code) ? 0 : 1;
+    int const now = live + made + n.loads + n.temporaries;
     most = now > most ? now : most;
-    live += works_on_argument ? 0 : 1;
+    live += made;
     for (int v = anchor < 0 ? 0 : anchor; v < i; ++v) {
       bool read = false;
       for (int j = 0; j < arity_of(c.steps[i]); ++j)

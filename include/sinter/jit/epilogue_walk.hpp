@@ -46,7 +46,7 @@ class epilogue_walk {
         int const own = block_.register_of(row, vector);
         if (nth >= total - waiting) {
           vectors_.take(own);
-          a_.vmovups(a_.vec(own), waiting_place(total - 1 - nth));
+          if (anchor_ >= 0) a_.vmovups(a_.vec(own), waiting_place(total - 1 - nth));
         }
         one_vector(row, vector, own);
         vectors_.give(own);
@@ -88,7 +88,7 @@ class epilogue_walk {
     }
     for (block_access const& access : block_.outputs) pointers_.push_back({access, true});
     for (pointer& p : pointers_) {
-      if (!p.used) continue;
+      if (!p.used || p.access.vector >= 0) continue;
       bool const dynamic_rows = block_.rows > 1 && !fits(p.access.row_stride);
       if (p.access.origin_register >= 0 && !dynamic_rows) {
         p.reg = p.access.origin_register;
@@ -159,6 +159,7 @@ class epilogue_walk {
   void one_step(int i) {
     step const& s = chain_.steps[i];
     step_needs const n = needs_of(chain_, i, block_.level);
+    if (is_reduction(s.code)) return reduce(i, n);
     int const first = n.swapped ? 1 : 0;
     int const second = 1 - first;
     int x = -1;
@@ -196,6 +197,27 @@ class epilogue_walk {
     if (s.rounded) round(chain_.precision.src, x);
     held_[index(i)] = x;
     release_arguments(i, x);
+    if (last_[index(i)] == i) {
+      give(x);
+      held_[index(i)] = -1;
+    }
+  }
+
+  /// A reduction takes the values of this vector; its result comes after the row.
+  void reduce(int i, step_needs const& n) {
+    value_ref const v = chain_.steps[i].args[0];
+    block_reduction const* r = block_.reductions.begin();
+    while (r->step != i) ++r;
+    int loaded = -1;
+    int const x = in_register(v, loaded);
+    std::array<int, 2> t{};
+    for (int j = 0; j < n.temporaries; ++j) t[index(j)] = take();
+    reduction_code(a_, t, mask_)
+        .accumulate(chain_.steps[i].code, *r, vector_ % r->copies, x, count(), block_.columns,
+                    vector_ * block_.lanes());
+    for (int j = 0; j < n.temporaries; ++j) give(t[index(j)]);
+    if (loaded >= 0) give(loaded);
+    release_arguments(i, -1);
   }
 
   bool only_stored_as_bf16(int i) const {
@@ -204,7 +226,7 @@ class epilogue_walk {
     return chain_.uses(step_ref(i)) == 0 && !chain_.steps[i].rounded;
   }
 
-  /// Gives back what step i was the last to read, and its own value if nobody reads it.
+  /// Gives back what step i, whose own value is in x, was the last to read.
   void release_arguments(int i, int x) {
     step const& s = chain_.steps[i];
     for (int j = 0; j < arity_of(s); ++j) {
@@ -213,10 +235,6 @@ class epilogue_walk {
         continue;
       if (held_[index(v.index)] != x) give(held_[index(v.index)]);
       held_[index(v.index)] = -1;
-    }
-    if (last_[index(i)] == i) {
-      give(x);
-      held_[index(i)] = -1;
     }
   }
 
@@ -290,7 +308,7 @@ class epilogue_walk {
     if (v.kind == value_kind::constant) return true;
     if (v.kind != value_kind::operand) return false;
     block_access const& access = block_.operands[int{v.index}];
-    if (access.type != dtype::f32) return false;
+    if (access.type != dtype::f32 || access.vector >= 0) return false;
     return access.across == columns::unit ? count().all() : a_.masks();
   }
   xb::Address operand_memory(int i) {
@@ -305,6 +323,7 @@ class epilogue_walk {
     if (v.kind == value_kind::constant)
       return lanes(a_, {}, mask_).set(a_.vec(x), chain_.constants[int{v.index}]);
     block_access const& access = block_.operands[int{v.index}];
+    if (access.vector >= 0) return a_.vmovaps(a_.vec(x), a_.vec(access.vector));
     place const p = where(pointers_[index(v.index)]);
     access.across == columns::unit ? memory_.load(access.type, x, p, count())
                                    : memory_.broadcast(access.type, x, p);
@@ -312,6 +331,8 @@ class epilogue_walk {
   /// The register that holds the value; one that is taken for it is put into `taken`.
   int in_register(value_ref v, int& taken) {
     if (v.kind == value_kind::step) return held_[index(v.index)];
+    if (v.kind == value_kind::operand && block_.operands[int{v.index}].vector >= 0)
+      return block_.operands[int{v.index}].vector;
     taken = take();
     bring(taken, v);
     return taken;
@@ -321,7 +342,8 @@ class epilogue_walk {
   place where(pointer const& p) {
     extent const row = p.moves ? 0 : row_ * (fits(p.access.row_stride) ? p.access.row_stride : 0);
     int const column =
-        p.access.across == columns::unit ? vector_ * block_.lanes() * size_of(p.access.type) : 0;
+        p.access.offset +
+        (p.access.across == columns::unit ? vector_ * block_.lanes() * size_of(p.access.type) : 0);
     auto const offset = static_cast<std::int32_t>(row + column);
     if (p.reg >= 0) return {p.reg, offset};
     xb::Reg64 const r = assembler::general(scratch_.index());

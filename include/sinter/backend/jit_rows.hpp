@@ -1,0 +1,397 @@
+// The JIT backend's rows: chains without a contraction, reductions of rows among them.
+//
+// rows_code is what is known when a kernel is built; where rows lie in one call is the geometry of
+// backend/jit_matmul.hpp, without a product. Columns are the last axis. Where no step looks along a
+// row and everything is dense, all rows are one long one. A call is cut between rows, a long row
+// between blocks of columns. The code: jit/rows.hpp; how the chain is cut into passes:
+// jit/rows_plan.hpp.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "../jit/kernel_key.hpp"
+#include "../jit/process_cache.hpp"
+#include "../jit/rows.hpp"
+#include "../plan/text.hpp"
+#include "backend.hpp"
+#include "jit_matmul.hpp"
+
+namespace sinter::inline SINTER_ABI::jit {
+
+/// The immutable side of a built row kernel.
+struct rows_code {
+  problem wanted;
+  rows_shape shape;
+  rows_plan plan;
+  matmul_accesses accesses;
+  std::size_t kept_bytes = 0;  ///< of one kept value
+  std::shared_ptr<machine_code const> code;
+
+  std::size_t scratch_bytes() const { return static_cast<std::size_t>(plan.kept) * kept_bytes; }
+};
+
+/// Rows x columns of one call.
+struct rows_geometry {
+  matmul_geometry rows;
+  extent columns = 1;
+  bool folded = false;  ///< all rows are one: it may be cut between any two columns
+};
+
+namespace detail {
+
+inline extent columns_in(shape const& domain) { return domain.empty() ? 1 : domain.back(); }
+
+inline operand_set wide_operands(problem const& p, extent columns) {
+  operand_set wide = 0;
+  for (int i = 0; i < p.chain.operands.ssize(); ++i) {
+    shape const& dims = p.operands[at(i)].dims;
+    if (!dims.empty() && dims.back() == columns) wide |= operand_set{1} << i;
+  }
+  return wide;
+}
+
+inline result<rows_plan> plan_rows(problem const& p) {
+  extent const columns = columns_in(p.domain);
+  return rows_planner(p.chain, wide_operands(p, columns), columns != dynamic, p.in_place >= 0)
+      .make();
+}
+
+inline verdict check_rows_layout(problem const& p) {
+  chain const& c = p.chain;
+  shape const& domain = p.domain;
+  extent const columns = columns_in(domain);
+  for (int i = 0; i < c.operands.ssize(); ++i) {
+    std::string const who = "operand " + quoted(c.operands[i].name);
+    if (c.operands[i].role == role::weight)
+      return refuse(who + " is a weight that a pointwise step reads");
+    if (verdict v = check_columns(who, p.operands[at(i)], columns, false); !v) return v;
+  }
+  for (int i = 0; i < c.outputs.ssize(); ++i) {
+    std::string const who = "output " + quoted(c.outputs[i].name);
+    shape const& dims = p.outputs[at(i)].dims;
+    if (!(dims == domain) && (domain.empty() || !(dims == reduced_shape(domain))))
+      return refuse(who + " of " + to_string(dims) + " has other rows than the operands, " +
+                    to_string(domain));
+    if (verdict v = check_columns(who, p.outputs[at(i)], columns, true); !v) return v;
+  }
+  return verdict::yes();
+}
+
+/// Where nothing looks along a row and each row begins where the last one ends: one row of all
+/// columns, if it ends as the code can end a row.
+inline void fold_columns(rows_geometry& g, matmul_accesses const& accesses,
+                         rows_shape const& code) {
+  if (g.rows.batch_axes != 0) return;
+  extent const tail = g.columns * g.rows.rows % lanes_of(code.level);
+  if (!has_masks(code.level) && tail != 0 && tail != code.tail_lanes) return;
+  for (int i = 0; i < accesses.ssize(); ++i) {
+    extent const row = g.rows.accesses[i].row;
+    bool const unit = accesses[i].across == columns::unit;
+    if (g.rows.rows != 1 && row != (unit ? g.columns * size_of(accesses[i].type) : 0)) return;
+  }
+  g.columns *= g.rows.rows;
+  g.rows.rows = 1;
+  g.folded = true;
+}
+
+}  // namespace detail
+
+/// `p` has no dynamic extent.
+inline rows_geometry geometry_of(rows_code const& built, problem const& p) {
+  matmul_accesses const& accesses = built.accesses;
+  shape const& domain = p.domain;
+  int const rank = domain.ssize();
+  rows_geometry g;
+  g.columns = detail::columns_in(domain);
+  matmul_geometry& rows = g.rows;
+  rows.batch_axes = rank > 2 ? rank - 2 : 0;
+  rows.rows = rank >= 2 ? domain[rank - 2] : 1;
+  for (int j = 0; j < rows.batch_axes; ++j) rows.batch[j] = domain[rank - 3 - j];
+  for (int i = 0; i < accesses.ssize(); ++i) {
+    tensor_desc const& d = detail::desc_of(p, accesses[i]);
+    rows.accesses[i].row = detail::stride_from_end(d, 2) * size_of(d.type);
+    for (int j = 0; j < rows.batch_axes; ++j)
+      rows.accesses[i].batch[j] = detail::stride_from_end(d, j + 3) * size_of(d.type);
+  }
+  while (detail::fold_rows(rows, accesses.ssize())) {
+  }
+  if (!built.plan.reduces() && built.plan.scalar_outputs.empty())
+    detail::fold_columns(g, accesses, built.shape);
+  return g;
+}
+
+inline verdict supports_rows(problem const& p, isa level) {
+  if (verdict v = epilogue::knows_types(p.chain, -1); !v) return v;
+  if (detail::columns_in(p.domain) == dynamic && !has_masks(level))
+    return detail::refuse("the last axis is dynamic, and " + std::string(name_of(level)) +
+                          " has no masks for a partial vector");
+  if (verdict v = detail::check_rows_layout(p); !v) return v;
+  result<rows_plan> const plan = detail::plan_rows(p);
+  if (!plan) return verdict::no(plan.error().message);
+  return rows_supported(*plan, level);
+}
+
+class rows_invocation final : public invocation {
+ public:
+  static result<std::unique_ptr<invocation>> make(std::shared_ptr<rows_code const> built) {
+    buffer memory(rows_frame_bytes(built->plan));
+    if (memory.failed())
+      return failure{code::out_of_memory, "sinter: jit: no memory for the frame of a call"};
+    return std::unique_ptr<invocation>(new rows_invocation(std::move(built), std::move(memory)));
+  }
+
+  void repoint(call_args const& args) noexcept override {
+    args_ = args;
+    problem const& p = args.shapes != nullptr ? *args.shapes : built_->wanted;
+    geometry_ = geometry_of(*built_, p);
+    parts_ = 1;
+    for (int i = 0; i < built_->accesses.ssize(); ++i)
+      frame_.accesses[i].row_stride = geometry_.rows.accesses[i].row;
+    for (int k = 0; k < built_->plan.kept; ++k)
+      frame_.kept[k] =
+          static_cast<std::byte*>(args.scratch) + static_cast<std::size_t>(k) * built_->kept_bytes;
+    set_columns(geometry_.columns);
+    set_whole();
+  }
+
+  /// Rows of all batches together, or blocks of columns of the one row.
+  int cut(int wanted) noexcept override {
+    double const elements = static_cast<double>(units()) * static_cast<double>(geometry_.columns);
+    int const worthwhile = worthwhile_parts(elements * cost(), wanted);
+    extent const pieces = geometry_.folded ? (geometry_.columns + piece - 1) / piece : units();
+    parts_ = static_cast<int>(std::clamp(pieces, extent{1}, extent{worthwhile}));
+    return parts_;
+  }
+  sinter::code run_part(int part) noexcept override {
+    if (geometry_.rows.empty()) return sinter::code::ok;
+    if (geometry_.folded)
+      run_columns(part);
+    else
+      run_rows(units() * part / parts_, units() * (part + 1) / parts_);
+    set_whole();
+    return sinter::code::ok;
+  }
+
+ private:
+  /// Columns that a cut row falls into: whole blocks of vectors on every level.
+  static constexpr extent piece = 1024;
+
+  rows_invocation(std::shared_ptr<rows_code const> built, buffer memory)
+      : invocation(&run_all),
+        built_(std::move(built)),
+        memory_(std::move(memory)),
+        frame_(*new (memory_.data()) rows_frame),
+        entry_(built_->code->entry<rows_entry>()) {}
+
+  static sinter::code run_all(invocation& self) noexcept {
+    auto& me = static_cast<rows_invocation&>(self);
+    if (me.single_)
+      me.entry_(&me.frame_);
+    else
+      me.run_rows(0, me.units());
+    return sinter::code::ok;
+  }
+
+  extent units() const noexcept {
+    extent n = geometry_.rows.rows;
+    for (int j = 0; j < geometry_.rows.batch_axes; ++j) n *= geometry_.rows.batch[j];
+    return n;
+  }
+  /// Of an element, in multiply-adds: an emitter's temporaries tell how long it is.
+  double cost() const noexcept {
+    int sum = 4 * built_->accesses.ssize();
+    for (step const& s : built_->wanted.chain.steps)
+      sum += is_reduction(s.code) ? 4 : 2 + 6 * temporaries_of(s.code, built_->shape.level);
+    return sum;
+  }
+
+  void set_columns(extent columns) noexcept {
+    extent const lanes = lanes_of(built_->shape.level), unroll = built_->shape.unroll;
+    frame_.blocks = columns / (lanes * unroll);
+    frame_.singles = columns / lanes - frame_.blocks * unroll;
+    frame_.tail_mask = (std::uint64_t{1} << (columns % lanes)) - 1;
+    frame_.columns = static_cast<float>(columns);
+  }
+  /// The frame of a call that needs no loop around it.
+  void set_whole() noexcept {
+    single_ = geometry_.rows.batch_axes == 0 && geometry_.rows.rows > 0;
+    if (single_) set_rows(0, geometry_.rows.rows);
+  }
+  /// Rows of one batch index, from a row counted over all batches on.
+  void set_rows(extent first, extent count) noexcept {
+    matmul_geometry const& g = geometry_.rows;
+    frame_.rows = count;
+    for (int i = 0; i < built_->accesses.ssize(); ++i) {
+      extent offset = first % g.rows * g.accesses[i].row;
+      extent rest = first / g.rows;
+      for (int j = 0; j < g.batch_axes; ++j) {
+        offset += rest % g.batch[j] * g.accesses[i].batch[j];
+        rest /= g.batch[j];
+      }
+      set_origin(i, offset);
+    }
+  }
+  void set_origin(int i, extent offset) noexcept {
+    matmul_access const& a = built_->accesses[i];
+    void const* const base = a.output ? args_.outputs[a.index] : args_.operands[a.index];
+    frame_.accesses[i].origin =
+        base == nullptr ? base : static_cast<std::byte const*>(base) + offset;
+  }
+
+  void run_rows(extent first, extent end) noexcept {
+    while (first < end) {
+      extent const count =
+          (std::min)(end - first, geometry_.rows.rows - first % geometry_.rows.rows);
+      set_rows(first, count);
+      entry_(&frame_);
+      first += count;
+    }
+  }
+  void run_columns(int part) noexcept {
+    extent const pieces = (geometry_.columns + piece - 1) / piece;
+    extent const first = pieces * part / parts_ * piece;
+    extent const end = (std::min)(pieces * (part + 1) / parts_ * piece, geometry_.columns);
+    for (int i = 0; i < built_->accesses.ssize(); ++i) {
+      matmul_access const& a = built_->accesses[i];
+      set_origin(i, a.across == columns::unit ? first * size_of(a.type) : 0);
+    }
+    set_columns(end - first);
+    entry_(&frame_);
+    set_columns(geometry_.columns);
+  }
+
+  std::shared_ptr<rows_code const> built_;
+  buffer memory_;
+  rows_frame& frame_;
+  rows_entry entry_;
+  call_args args_;
+  rows_geometry geometry_;
+  int parts_ = 1;
+  bool single_ = false;
+};
+
+class rows_kernel final : public kernel {
+ public:
+  explicit rows_kernel(std::shared_ptr<rows_code const> built) : built_(std::move(built)) {}
+
+  std::string_view backend() const noexcept override { return "jit"; }
+  std::size_t scratch_bytes() const noexcept override { return built_->scratch_bytes(); }
+  std::vector<stage_note> stages() const override {
+    int passes = 0;
+    for (row_level const& l : built_->plan.levels) passes += l.pass.chain.steps.empty() ? 0 : 1;
+    return {{std::string(text(built_->wanted.chain).view()),
+             "jit:" + std::string(name_of(built_->shape.level)) +
+                 ":rows:" + std::to_string(passes) + (passes == 1 ? " pass" : " passes"),
+             {}}};
+  }
+  std::string layout_key(int) const override { return {}; }
+  result<packed_weight> pack(int operand, tensor_view const&) const override {
+    return failure{code::bad_argument,
+                   "sinter: jit: operand " +
+                       detail::quoted(built_->wanted.chain.operands[operand].name) +
+                       " of a chain without a contraction is no weight"};
+  }
+  result<std::unique_ptr<invocation>> make_invocation() const override {
+    return rows_invocation::make(built_);
+  }
+
+ private:
+  std::shared_ptr<rows_code const> built_;
+};
+
+namespace detail {
+
+inline void add_stage(kernel_key& key, row_stage const& s) {
+  key.add(s.chain);
+  for (auto const& [home, index] : s.reads) key.add(home).add(index);
+  for (auto const& [home, index] : s.writes) key.add(home).add(index);
+  key.add(s.reductions.size());
+  for (auto const& [step, scalar, rounded] : s.reductions) key.add(step).add(scalar).add(rounded);
+}
+
+inline kernel_key key_of(rows_code const& built) {
+  kernel_key key('r');
+  auto const& [level, unroll, tail_lanes] = built.shape;
+  key.add(level).add(unroll).add(tail_lanes).add(built.accesses.size());
+  for (auto const& [output, index, type, across, moves] : built.accesses)
+    key.add(output).add(index).add(type).add(across).add(moves);
+  key.add(built.plan.levels.size());
+  for (row_level const& l : built.plan.levels) {
+    key.add(l.scalars.size());
+    for (row_stage const& s : l.scalars) add_stage(key, s);
+    add_stage(key, l.pass);
+  }
+  key.add(built.plan.scalar_outputs.size());
+  for (auto const& [output, scalar] : built.plan.scalar_outputs) key.add(output).add(scalar);
+  return key;
+}
+
+inline result<std::shared_ptr<machine_code const>> generate_rows(rows_code const& built) {
+  using generated = result<std::shared_ptr<machine_code const>>;
+  return process_cache().get(key_of(built).text(), [&]() -> generated {
+    assembler a(built.shape.level);
+    rows_generator(a, built.shape, built.plan, built.accesses).emit();
+    auto const bytes = a.finish();
+    if (!bytes) return bytes.error();
+    return code_memory::process().publish(*bytes, profile_name(built.shape.level, built.wanted));
+  });
+}
+
+inline void add_row_accesses(rows_code& built, extent columns) {
+  problem const& p = built.wanted;
+  auto const add = [&](bool output, int i, tensor_desc const& d) {
+    bool moves = false;
+    for (int j = 0; j + 1 < d.dims.ssize(); ++j) moves = moves || d.dims[j] != 1;
+    built.accesses.push_back({output, i, d.type, columns_of(d, columns), moves});
+  };
+  for (int i = 0; i < p.chain.outputs.ssize(); ++i) add(true, i, p.outputs[at(i)]);
+  for (int i = 0; i < p.chain.operands.ssize(); ++i) add(false, i, p.operands[at(i)]);
+}
+
+/// The tail that the code ends rows with: any from AVX-512 on, else that of all rows as one, where
+/// they are, or of each.
+inline int tail_of(rows_code& built, extent columns) {
+  if (has_masks(built.shape.level)) return 1;
+  int const lanes = lanes_of(built.shape.level), tail = static_cast<int>(columns % lanes);
+  if (is_dynamic(built.wanted)) return tail;
+  extent const all = element_count(built.wanted.domain);
+  built.shape.tail_lanes = static_cast<int>(all % lanes);
+  return geometry_of(built, built.wanted).folded ? built.shape.tail_lanes : tail;
+}
+
+}  // namespace detail
+
+/// Only where supports_rows() says yes. Blocks of one vector where the chain is too long for more.
+inline result<std::shared_ptr<rows_code const>> build_rows_code(problem const& p, isa level) {
+  auto built = std::make_shared<rows_code>();
+  built->wanted = p;
+  result<rows_plan> plan = detail::plan_rows(p);
+  if (!plan) return plan.error();
+  built->plan = std::move(*plan);
+  extent const columns = detail::columns_in(p.domain);
+  detail::add_row_accesses(*built, columns);
+  built->shape.level = level;
+  built->shape.tail_lanes = detail::tail_of(*built, columns);
+  if (built->plan.kept > 0)
+    built->kept_bytes = round_up(static_cast<std::size_t>(columns) * 4, buffer_alignment);
+  auto code = detail::generate_rows(*built);
+  if (!code && code.error().what == code::unsupported) {
+    built->shape.unroll = 1;
+    code = detail::generate_rows(*built);
+  }
+  if (!code) return code.error();
+  built->code = std::move(*code);
+  return std::shared_ptr<rows_code const>(std::move(built));
+}
+
+inline result<std::shared_ptr<kernel const>> build_rows(problem const& p, isa level) {
+  auto built = build_rows_code(p, level);
+  if (!built) return built.error();
+  return std::shared_ptr<kernel const>(std::make_shared<rows_kernel>(std::move(*built)));
+}
+
+}  // namespace sinter::inline SINTER_ABI::jit
