@@ -159,6 +159,10 @@ TEST_CASE("refusals are sentences") {
   CHECK(b.supports(problem_of("matmul(x, w)", {{dynamic, 4}, {4, 5}})).reason ==
         "sinter: the oneDNN backend compiles for fixed extents; an extent of this problem is "
         "dynamic");
+  for (shape const& dims : {shape{dynamic, 8, 8, 4}, shape{1, dynamic, dynamic, 4}})
+    CHECK(b.supports(problem_of("conv2d(x, w, pad=1)", {dims, {5, 3, 3, 4}})).reason ==
+          "sinter: the oneDNN backend compiles for fixed extents; an extent of this problem is "
+          "dynamic");
   CHECK(b.supports(problem_of("relu(x:tensor) | matmul(%0, w)", {{3, 4}, {4, 5}})).reason ==
         "sinter: the oneDNN backend takes the operands of a contraction as they are in memory; "
         "step 1 (matmul) reads "

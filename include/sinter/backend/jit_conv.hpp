@@ -73,7 +73,9 @@ class conv_invocation final : public invocation {
   struct prepared_strip {
     conv_strip strip;
     conv_run run = conv_run::pixel;
-    row_split split;
+    conv_walk walk;
+    extent source = 0;  ///< from the image's first pixel to the first tap of the strip's
+    extent first_run = 0, skipped = 0;  ///< runs of the panel; those beside each row's
   };
   static constexpr std::size_t most_strips = 32;
 
@@ -133,7 +135,7 @@ class conv_invocation final : public invocation {
     strips_.clear();
     for_each_strip(plan_, geometry_, b, [&](conv_strip const& s, conv_run r) {
       if (strips_.size() == most_strips) one_batch(b, first, last);
-      strips_.push_back({s, r, split_rows(s.pixels, plan_.tile())});
+      strips_.push_back(prepare(s, r));
     });
     one_batch(b, first, last);
   }
@@ -183,30 +185,41 @@ class conv_invocation final : public invocation {
     frame_.ahead = ahead + (reach - std::min(reach, geometry_.y.stride)) * row_;
   }
 
+  prepared_strip prepare(conv_strip const& s, conv_run r) const noexcept {
+    conv_geometry const& g = geometry_;
+    bool const pixel = r == conv_run::pixel;
+    extent const row = g.y.dilation * row_, column = g.x.dilation * column_;
+    extent const below = g.y.stride * row_, beside = g.x.stride * column_;
+    row_split const split = split_rows(s.pixels, plan_.tile());
+    prepared_strip to;
+    to.strip = s;
+    to.run = r;
+    to.source = g.y.start(s.y) * row_ + s.rows.first * row + g.x.start(s.x) * column_ +
+                s.columns.first * column;
+    to.first_run = pixel ? s.rows.first * plan_.kernel_columns + s.columns.first : s.rows.first;
+    conv_walk& w = to.walk;
+    w.lda = s.down ? below : beside;
+    w.lines = s.lines;
+    w.a_line = s.down ? beside : below;
+    w.blocks = split.blocks;
+    w.low_blocks = split.low_blocks;
+    w.high = split.high;
+    w.tap_rows = s.columns.count() > 0 ? s.rows.count() : 0;
+    w.tap_columns = pixel ? s.columns.count() : 1;
+    w.a_column = pixel ? column : 0;
+    w.a_row = row - w.tap_columns * w.a_column;
+    to.skipped = pixel ? plan_.kernel_columns - s.columns.count() : 0;
+    return to;
+  }
+
   void one_strip(prepared_strip const& prepared, std::byte const* source) noexcept {
     conv_geometry const& g = geometry_;
     conv_strip const& s = prepared.strip;
     panel const& of = panels_[conv_kernel_index(prepared.run, tail_)];
-    bool const pixel = prepared.run == conv_run::pixel;
-    extent const row = g.y.dilation * row_, column = g.x.dilation * column_;
-    frame_.a = moved(source, (g.y.start(s.y) * row_ + s.rows.first * row) +
-                                 (g.x.start(s.x) * column_ + s.columns.first * column));
-    extent const below = g.y.stride * row_, beside = g.x.stride * column_;
-    frame_.lda = s.down ? below : beside;
-    frame_.a_line = s.down ? beside : below;
-    frame_.lines = s.lines;
-    extent const skipped = pixel ? plan_.kernel_columns - s.columns.count() : 0;
-    extent const first_run =
-        pixel ? s.rows.first * plan_.kernel_columns + s.columns.first : s.rows.first;
-    frame_.b = panel_[static_cast<int>(prepared.run)] + first_run * of.run_bytes;
-    frame_.b_row = skipped * of.run_bytes;
-    frame_.tap_rows = s.columns.count() > 0 ? s.rows.count() : 0;
-    frame_.tap_columns = pixel ? s.columns.count() : 1;
-    frame_.a_column = pixel ? column : 0;
-    frame_.a_row = row - frame_.tap_columns * frame_.a_column;
-    frame_.blocks = prepared.split.blocks;
-    frame_.low_blocks = prepared.split.low_blocks;
-    frame_.high = prepared.split.high;
+    frame_.a = moved(source, prepared.source);
+    frame_.b = panel_[static_cast<int>(prepared.run)] + prepared.first_run * of.run_bytes;
+    frame_.walk = prepared.walk;
+    frame_.walk.b_row = prepared.skipped * of.run_bytes;
     for (int i = 0; i < plan_.accesses.ssize(); ++i) {
       conv_access const& access = plan_.accesses[i];
       conv_geometry::strides const& at = g.accesses[i];

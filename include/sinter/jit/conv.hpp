@@ -42,19 +42,24 @@ struct conv_access {
 };
 using conv_accesses = inline_vector<conv_access, max_operands + max_outputs>;
 
+/// How a kernel goes through a strip, in bytes of its source and panel; the same for all panels.
+struct conv_walk {
+  std::int64_t lda = 0;  ///< from pixel to pixel
+  std::int64_t lines = 0, a_line = 0;
+  std::int64_t blocks = 0, low_blocks = 0, high = 0;  ///< row_split of a line
+  std::int64_t tap_rows = 0, tap_columns = 0;
+  std::int64_t a_column = 0;  ///< from a tap to the one beside it
+  std::int64_t a_row = 0;     ///< from behind the last tap of a row to the first of the next
+  std::int64_t b_row = 0;     ///< of the panel, to skip there
+};
+
 /// The argument of a kernel: filled by C++, its last part written by the kernel itself.
 /// conv_frame_bytes() long.
 struct conv_frame {
-  void const* a =
-      nullptr;  ///< the first tap of the first pixel; the kernel steps it from line to line
-  std::int64_t lda = 0;  ///< bytes from pixel to pixel
-  std::int64_t lines = 0, a_line = 0;
-  void const* b = nullptr;                            ///< the first tap in the panel
-  std::int64_t blocks = 0, low_blocks = 0, high = 0;  ///< row_split of a line
-  std::int64_t tap_rows = 0, tap_columns = 0;
-  std::int64_t a_column = 0;  ///< bytes from a tap to the one beside it
-  std::int64_t a_row = 0;     ///< from behind the last tap of a row to the first of the next
-  std::int64_t b_row = 0;     ///< bytes of the panel to skip there
+  /// The first tap of the first pixel; the kernel steps it from line to line.
+  void const* a = nullptr;
+  void const* b = nullptr;  ///< the first tap in the panel
+  conv_walk walk;
   /// What is prefetched, in bytes from the panel: a line more for each tile, from the first again
   /// at the end. The kernel leaves in `ahead` where to go on. Of narrow groups inputs are
   /// prefetched: `ahead` bytes from a tile's, rows of `ahead_row` bytes.
@@ -99,7 +104,7 @@ class conv_generator {
   void emit() {
     int const saved = saved_registers();
     for (int i = 0; i < saved; ++i) a_.push(g(origin_registers[i]));
-    a_.mov(g(r.lda), field(offsetof(conv_frame, lda)));
+    a_.mov(g(r.lda), field(offsetof(conv_frame, walk.lda)));
     if (most_rows_ >= 4) a_.lea(g(r.lda3), a_.ptr[g(r.lda) + g(r.lda) * 2]);
     if (has_masks(s_.level) && s_.tail_lanes > 0) {
       a_.mov(xb::Reg32(r.count), (std::uint64_t{1} << s_.tail_lanes) - 1);
@@ -112,7 +117,7 @@ class conv_generator {
     emit_origins();
     emit_blocks();
     advance_line();
-    a_.dec(field(offsetof(conv_frame, lines)));
+    a_.dec(field(offsetof(conv_frame, walk.lines)));
     a_.jnz(next_line, xb::CodeGenerator::T_NEAR);
     a_.mov(field(offsetof(conv_frame, ahead)), g(r.ahead));
     a_.vzeroupper();
@@ -164,7 +169,7 @@ class conv_generator {
   }
 
   void advance_line() {
-    a_.mov(g(r.count), field(offsetof(conv_frame, a_line)));
+    a_.mov(g(r.count), field(offsetof(conv_frame, walk.a_line)));
     a_.add(field(offsetof(conv_frame, a)), g(r.count));
     for (int i = 0; i < accesses_.ssize(); ++i) {
       if (!accesses_[i].moves) continue;
@@ -175,7 +180,7 @@ class conv_generator {
 
   void emit_blocks() {
     a_.mov(g(r.a0), field(offsetof(conv_frame, a)));
-    a_.mov(g(block_count), field(offsetof(conv_frame, blocks)));
+    a_.mov(g(block_count), field(offsetof(conv_frame, walk.blocks)));
     xb::Label next_block;
     a_.align(32);
     a_.L(next_block);
@@ -197,8 +202,8 @@ class conv_generator {
   // Jumps to the tile of this block's number of pixels; falls through for the smallest.
   void dispatch(xb::Label* of_rows) {
     if (least_rows_ == most_rows_) return;
-    a_.mov(g(r.count), field(offsetof(conv_frame, high)));
-    a_.cmp(field(offsetof(conv_frame, low_blocks)),
+    a_.mov(g(r.count), field(offsetof(conv_frame, walk.high)));
+    a_.cmp(field(offsetof(conv_frame, walk.low_blocks)),
            g(block_count));  // carry: not yet among the low blocks
     a_.adc(g(r.count), immediate(-1));
     for (int rows = most_rows_; rows > least_rows_; --rows) {
@@ -247,22 +252,22 @@ class conv_generator {
   void emit_taps(int rows, Tile sums) {
     xb::Label next_row, next_column, done;
     sums.clear();
-    a_.mov(g(r.count), field(offsetof(conv_frame, tap_rows)));
+    a_.mov(g(r.count), field(offsetof(conv_frame, walk.tap_rows)));
     a_.test(g(r.count), g(r.count));
     a_.jz(done, xb::CodeGenerator::T_NEAR);
     a_.mov(field(offsetof(conv_frame, rows_left)), g(r.count));
     a_.L(next_row);
-    a_.mov(g(r.count), field(offsetof(conv_frame, tap_columns)));
+    a_.mov(g(r.count), field(offsetof(conv_frame, walk.tap_columns)));
     a_.mov(field(offsetof(conv_frame, columns_left)), g(r.count));
     a_.L(next_column);
     if (rows > 4) a_.lea(g(r.a1), a_.ptr[g(r.a0) + g(r.lda) * 4]);
     std::int32_t const advanced = sums.multiply();
-    a_.add(g(r.a0), field(offsetof(conv_frame, a_column)));
+    a_.add(g(r.a0), field(offsetof(conv_frame, walk.a_column)));
     if (advanced != 0) a_.sub(g(r.a0), immediate(advanced));
     a_.dec(field(offsetof(conv_frame, columns_left)));
     a_.jnz(next_column, xb::CodeGenerator::T_NEAR);
-    a_.add(g(r.a0), field(offsetof(conv_frame, a_row)));
-    a_.add(g(r.b), field(offsetof(conv_frame, b_row)));
+    a_.add(g(r.a0), field(offsetof(conv_frame, walk.a_row)));
+    a_.add(g(r.b), field(offsetof(conv_frame, walk.b_row)));
     a_.dec(field(offsetof(conv_frame, rows_left)));
     a_.jnz(next_row, xb::CodeGenerator::T_NEAR);
     a_.L(done);
