@@ -1,6 +1,7 @@
 // The emulator as a guest of a process: the handlers around it, how it ends a process, strict mode,
 // and what makes the library believe in AMX.
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -88,6 +89,26 @@ TEST_CASE("a SIGILL that is not from AMX goes to the handler before; without one
     ::_exit(handler_calls);
   });
   CHECK(e.status == 2);
+
+  // One that is sent while RIP is at an AMX instruction: the handler has it, then it is executed.
+  e = in_child([] {
+    ::signal(SIGILL, [](int) { ++handler_calls; });
+    emulator const inner;
+    emitted const code([](assembler& a) {
+      a.ldtilecfg(a.ptr[a.rdi]);
+      a.mov(a.edi, a.esi);
+      a.mov(a.esi, SIGILL);
+      a.mov(a.eax, SYS_kill);
+      a.syscall();
+      a.tilerelease();
+    });
+    configuration const c = plain();
+    counts const before = counted();
+    code(&c, std::size_t{static_cast<unsigned>(::getpid())});
+    ::_exit(handler_calls == 1 && (counted() - before)[instruction::tilerelease] == 1 ? 0 : 1);
+  });
+  CHECK(e.exited);
+  CHECK(e.status == 0);
 
   e = in_child([] {
     emulator const inner;
