@@ -2,6 +2,7 @@
 #include <new>
 
 #include "counting_new.hpp"
+#include "executors.hpp"
 #include "helpers.hpp"
 
 using namespace run_test;
@@ -86,4 +87,37 @@ TEST_CASE("dynamic extents: no allocation unless they grow") {
         }) == 0);
   CHECK(ok);
   CHECK(out[64 * 32 - 1] == 256.0F);
+}
+
+TEST_CASE("several threads: no allocation after warm_up() or bind()") {
+  backwards_executor e;
+  for (sinter::options o : {on_reference(), by_dispatch()}) {
+    o.threads = 3;
+    o.executor = &e;
+    program const p = compile(
+        {"matmul(x, w) | relu -> ~h=%1", "matmul(~h:tensor, y:tensor) -> out=%0"},
+        {{"x", {sinter::dynamic, 64}, {}, {}}, dims("w", {64, 96}), dims("y", {96, 40})}, o);
+    std::vector<float> const xs(90 * 64, 1.0F), ws(64 * 96, 1.0F), ys(96 * 40, 1.0F);
+    std::vector<float> out(90 * 40);
+    sinter::packed const w = pack(p, "w", sinter::view(ws.data(), {64, 96}));
+    auto const lists = [&](extent m) {
+      return call_lists{
+          {{"x", sinter::view(xs.data(), {m, 64})}, {"y", sinter::view(ys.data(), {96, 40})}},
+          {&w},
+          {{"out", sinter::view(out.data(), {m, 40})}}};
+    };
+    call_lists const large = lists(90), small = lists(33);
+    REQUIRE(large.run(p));  // the arena grows to what 90 rows want
+    auto call = large.bind(p).value();
+    bool ok = true;
+    CHECK(allocations_of([&] {
+            for (int i = 0; i < 20; ++i) {
+              ok = (i % 2 == 0 ? large : small).run(p).ok() && ok;
+              call();
+              ok = call.repoint("x", xs.data()).ok() && ok;
+            }
+          }) == 0);
+    CHECK(ok);
+    CHECK(out[90 * 40 - 1] == 64.0F * 96.0F);
+  }
 }

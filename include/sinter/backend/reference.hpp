@@ -6,6 +6,7 @@
 // rounded where docs/precision.md says.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -84,19 +85,45 @@ class reference_invocation final : public invocation {
  public:
   explicit reference_invocation(std::shared_ptr<reference_kernel const> k) noexcept
       : invocation(&execute), kernel_(std::move(k)) {}
-  void repoint(call_args const& args) noexcept override { args_ = args; }
+  void repoint(call_args const& args) noexcept override {
+    args_ = args;
+    parts_ = 1;
+  }
+
+  /// By rows of the outputs. An output that shares memory with an operand is written after outputs of other extents
+  /// were made from it: such work is not cut.
+  int cut(int wanted) noexcept override {
+    problem const& p = current();
+    double elements = 0;
+    extent rows = 0;
+    for (int i = 0; i < p.chain.outputs.ssize(); ++i) {
+      shape const& dims = p.outputs[detail::at(i)].dims;
+      if (p.in_place >= 0 && !(dims == p.outputs[0].dims)) return parts_ = 1;
+      elements += static_cast<double>(element_count(dims));
+      rows = (std::max)(rows,
+                        dims.empty() || dims.back() == 0 ? 1 : element_count(dims) / dims.back());
+    }
+    constexpr double products_per_element = 1000;  // everything is slow here
+    extent const most = worthwhile_parts(elements * products_per_element, wanted);
+    return parts_ = static_cast<int>(std::clamp(rows, extent{1}, most));
+  }
+  code run_part(int part) noexcept override { return compute(part, parts_); }
 
  private:
   static code execute(invocation& base) noexcept {
-    auto const& self = static_cast<reference_invocation&>(base);
-    problem const& p =
-        self.args_.shapes != nullptr ? *self.args_.shapes : self.kernel_->described();
-    evaluate(p, self.args_.operands, self.args_.outputs, self.args_.scratch);
+    return static_cast<reference_invocation const&>(base).compute(0, 1);
+  }
+  problem const& current() const noexcept {
+    return args_.shapes != nullptr ? *args_.shapes : kernel_->described();
+  }
+  code compute(int part, int parts) const noexcept {
+    evaluate(current(), args_.operands, args_.outputs, args_.scratch, part, parts);
     return code::ok;
   }
 
   std::shared_ptr<reference_kernel const> kernel_;
   call_args args_;
+  int parts_ = 1;
 };
 
 inline result<std::unique_ptr<invocation>> reference_kernel::make_invocation() const {

@@ -16,10 +16,12 @@ constexpr std::size_t evaluate_scratch_bytes(chain const& c) {
 }
 
 /// Computes all outputs. `operands` and `outputs` in the chain's order, laid out as the problem
-/// says (no dynamic extents). Pointers of tensors without elements may be null. No allocation.
+/// says (no dynamic extents). Pointers of tensors without elements may be null. No allocation. With
+/// parts > 1: only the rows of that part of each output.
 inline void evaluate(problem const& p, void const* const* operands, void* const* outputs,
-                     void* scratch) {
+                     void* scratch, int part = 0, int parts = 1) {
   evaluator<plain_arithmetic<double>> oracle(p, operands, static_cast<double*>(scratch));
+  oracle.keep_to_part(part, parts);
   oracle.run(~0U, [&](int o, value_run const& r, double const* values) {
     tensor_desc const& d = p.outputs[detail::at(o)];
     run_place const place = place_of(r, d.dims, d.strides);

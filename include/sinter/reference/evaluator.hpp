@@ -89,6 +89,12 @@ class evaluator {
     }
   }
 
+  /// run() computes the rows of one part alone, of `count` parts of about as many rows each.
+  void keep_to_part(int index, int count) {
+    part_ = index;
+    parts_ = count;
+  }
+
   /// sink(output index, run, numbers) for each run of each output of `outputs` (a bit each).
   /// Outputs of equal extents together, those of output 0 last: it may share memory with an
   /// operand.
@@ -131,15 +137,24 @@ class evaluator {
       rows |= rows_[detail::at(c_.outputs[o].value.index)];
     }
     value_run r{dims, dims, dims.ssize() - 1, 1};
-    for (extent& e : r.at) e = 0;
-    do {
+    for (extent left = go_to_part(r); left > 0; --left, next_row(r)) {
       reduce_rows(rows, r, 0);
       for_each_run(r, [&] {
         evaluate_kept(needed, r, 0);
         for (int o = 0; o < c_.outputs.ssize(); ++o)
           if ((group >> o & 1U) != 0) sink(o, r, block(0, c_.outputs[o].value.index));
       });
-    } while (next_row(r));
+    }
+  }
+  /// Makes r the first row of the part, and gives the number of its rows.
+  extent go_to_part(value_run& r) const {
+    extent rows = 1;
+    for (int i = 0; i + 1 < r.dims.ssize(); ++i) rows *= r.dims[i];
+    extent const first = rows * part_ / parts_;
+    extent rest = first;
+    for (extent& e : r.at) e = 0;
+    for (int i = r.dims.ssize() - 2; i >= 0; rest /= r.dims[i--]) r.at[i] = rest % r.dims[i];
+    return rows * (part_ + 1) / parts_ - first;
   }
   /// The runs of the row that r lies in.
   template <class F>
@@ -151,13 +166,12 @@ class evaluator {
       f();
     }
   }
-  /// The next index of all axes but the last; false after the last one.
-  static bool next_row(value_run& r) {
+  /// The next index of all axes but the last.
+  static void next_row(value_run& r) {
     for (int i = r.dims.ssize() - 2; i >= 0; --i) {
-      if (++r.at[i] < r.dims[i]) return true;
+      if (++r.at[i] < r.dims[i]) return;
       r.at[i] = 0;
     }
-    return false;
   }
 
   given_value const* find_given(int i) const {
@@ -373,6 +387,7 @@ class evaluator {
   void const* const* operands_;
   number* scratch_;
   std::span<given_value const> given_;
+  int part_ = 0, parts_ = 1;
   /// Of each step, the steps that are computed over the same run (a bit each), and the reductions
   /// whose rows come first.
   std::array<std::uint64_t, max_steps> needs_{}, rows_{};
