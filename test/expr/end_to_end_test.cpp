@@ -117,6 +117,35 @@ TEST_CASE("several outputs, a scalar, a bound call and other pointers") {
   }
 }
 
+TEST_CASE("a bound call is given other pointers by the names of its operands") {
+  auto const kernel = sinter::compile<sinter::f32>(sinter::matmul(x, w) + b, x.dims(3, 4), w.dims(4, 2));
+  std::vector<float> const ones(12, 1.0F), twos(12, 2.0F), ws(8, 1.0F), bias(2, 0.5F);
+  std::vector<float> result(6), elsewhere(6);
+  auto call = kernel.bind(x = ones, kernel.pack(w = sinter::view(ws.data(), {4, 2})), b = bias,
+                          sinter::out = result);
+  call();
+  CHECK(result[5] == 4.5F);
+  call.repoint(x = twos.data()).check();  // a pointer
+  call();
+  CHECK(result[5] == 8.5F);
+  call.repoint(x = ones).check();  // a view: its extents are looked at
+  call.repoint(sinter::out = elsewhere.data()).check();
+  call();
+  CHECK(elsewhere[5] == 4.5F);
+  CHECK(result[5] == 8.5F);
+  CHECK(call.repoint(x = bias).error().message.find("operand 'x' has 2 elements; 12 are wanted") !=
+        std::string::npos);
+  std::vector<sinter::bfloat16> const halves(12);
+  CHECK(call.repoint(x = halves.data()).error().message ==
+        "sinter: operand 'x' is bf16; f32 is wanted");
+  CHECK(call.repoint(w = ws.data()).error().message ==
+        "sinter: 'w' cannot be repointed; there are 'x', 'b'");
+  // In a call a pointer says no extents.
+  CHECK_FALSE(kernel.try_bind(x = ones.data(), kernel.pack(w = sinter::view(ws.data(), {4, 2})),
+                              b = bias, sinter::out = result)
+                  .ok());
+}
+
 TEST_CASE("PyTorch's layouts bind as they are") {
   int const n = 2, c = 3, height = 4, width = 5, o = 2;
   auto const image = integers(n * c * height * width, 1), filter = integers(o * c * 9, 2);

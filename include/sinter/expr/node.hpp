@@ -68,6 +68,9 @@ struct described {
 };
 
 namespace detail {
+template <class P>
+concept element_pointer = std::is_pointer_v<P> && element<std::remove_pointer_t<P>>;
+
 template <class Name>
 struct describes {
   template <std::convertible_to<extent>... Extents>
@@ -105,6 +108,11 @@ struct leaf : detail::describes<Name> {
   template <element T>
   requires(Role == role::scalar) auto operator=(T const&& value) const =
       delete;  // NOLINT: a temporary would be gone before the call
+  /// A pointer alone, without extents: what bound::repoint() takes.
+  template <detail::element_pointer P>
+  constexpr auto operator=(P const& p) const {  // NOLINT: as above
+    return binding<Name, void const>{view(p, shape{})};
+  }
 };
 
 /// An output that is bound by name: `out = result`.
@@ -117,6 +125,12 @@ struct output_leaf : detail::describes<Name> {
     static_assert(std::is_same_v<std::remove_const_t<decltype(view)>, output_view>,
                   "sinter: an output is written to, and this view is read-only");
     return binding<Name, void>{view};
+  }
+  template <detail::element_pointer P>
+  constexpr auto operator=(P const& p) const {  // NOLINT: a pointer alone, as in leaf
+    static_assert(!std::is_const_v<std::remove_pointer_t<P>>,
+                  "sinter: an output is written to, and this pointer is read-only");
+    return binding<Name, void>{sinter::view(p, shape{})};
   }
   template <expression E>
   constexpr auto operator=(E const& e) const {  // NOLINT: makes a definition

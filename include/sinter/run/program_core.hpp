@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "../backend/backend.hpp"
+#include "../expr/node.hpp"
 #include "../plan/chain.hpp"
 #include "options.hpp"
 
@@ -88,9 +89,16 @@ class bound {
   /// The same without an exception: code::ok, or what failed.
   code run() noexcept { return only_ != nullptr ? only_->run() : detail::run_all(state_.get()); }
 
-  /// Swaps the pointer of an operand (either form) or an output (the second form only). Null and misaligned pointers
-  /// are refused, nothing else is checked again: dtype, extents and strides are as they were bound, and that outputs
-  /// overlap nothing is now the caller's promise.
+  /// Swaps the pointer of an operand or an output: `call.repoint(x = p)`, also where p is a view. Null and misaligned
+  /// pointers, another dtype and, of a view, other extents and strides are refused; nothing else is checked again, and
+  /// that outputs overlap nothing is now the caller's promise. A view without extents has those that were bound.
+  template <class Name, class Void>
+  status repoint(binding<Name, Void> const& given) {
+    return repoint(Name::view, given.view);
+  }
+  status repoint(std::string_view name, tensor_view const& view);
+  status repoint(std::string_view name, output_view const& view);
+  /// The same with the dtype that was bound. Pointers to const are for operands only.
   status repoint(std::string_view name, void const* data);
   status repoint(std::string_view name, void* data);
 

@@ -70,13 +70,14 @@ SINTER_API void bound::failed(code c) const {
 }
 
 namespace detail {
-inline status check_pointer(std::string_view kind, std::string_view name, tensor_desc const& d,
-                            void const* data) {
-  return check_view(kind, name, d, {data, d.type, d.dims, d.strides, false});
+/// What repoint() was given, with the extents that were bound where it has none.
+inline tensor_view as_bound(tensor_desc const& d, tensor_view view) {
+  if (!view.dims.empty()) return view;
+  return {view.data, view.type, d.dims, d.strides, false};
 }
 }  // namespace detail
 
-SINTER_API status bound::repoint(std::string_view name, void const* data) {
+SINTER_API status bound::repoint(std::string_view name, tensor_view const& view) {
   if (!state_) return detail::bad("this bound call was moved from");
   detail::call_state& s = *state_;
   int const slot = detail::find_named(s.plan->inputs, name);
@@ -87,23 +88,36 @@ SINTER_API status bound::repoint(std::string_view name, void const* data) {
     return detail::bad({detail::quoted(name), " cannot be repointed; there are ",
                         detail::list_names(s.plan->inputs)});
   }
-  if (status st = detail::check_pointer("operand", name, s.input_desc(slot), data); !st.ok())
-    return st;
-  s.inputs[detail::at(slot)].data = data;
+  tensor_desc const& d = s.input_desc(slot);
+  if (status st = check_view("operand", name, d, detail::as_bound(d, view)); !st.ok()) return st;
+  s.inputs[detail::at(slot)].data = view.data;
   s.settle();
   return {};
 }
 
-SINTER_API status bound::repoint(std::string_view name, void* data) {
+SINTER_API status bound::repoint(std::string_view name, output_view const& view) {
   if (!state_) return detail::bad("this bound call was moved from");
   detail::call_state& s = *state_;
   int const slot = detail::find_named(s.plan->outputs, name);
-  if (slot < 0) return repoint(name, static_cast<void const*>(data));
-  if (status st = detail::check_pointer("output", name, s.output_desc(slot), data); !st.ok())
-    return st;
-  s.outputs[detail::at(slot)].data = data;
+  if (slot < 0) return repoint(name, tensor_view(view));
+  tensor_desc const& d = s.output_desc(slot);
+  if (status st = check_view("output", name, d, detail::as_bound(d, view)); !st.ok()) return st;
+  s.outputs[detail::at(slot)].data = view.data;
   s.settle();
   return {};
+}
+
+SINTER_API status bound::repoint(std::string_view name, void const* data) {
+  if (!state_) return detail::bad("this bound call was moved from");
+  int const slot = detail::find_named(state_->plan->inputs, name);
+  dtype const type = slot < 0 ? dtype::f32 : state_->input_desc(slot).type;
+  return repoint(name, tensor_view{data, type, {}, {}, false});
+}
+SINTER_API status bound::repoint(std::string_view name, void* data) {
+  if (!state_) return detail::bad("this bound call was moved from");
+  int const slot = detail::find_named(state_->plan->outputs, name);
+  if (slot < 0) return repoint(name, static_cast<void const*>(data));
+  return repoint(name, output_view{data, state_->output_desc(slot).type, {}, {}, false});
 }
 
 // ---- program_core
