@@ -214,3 +214,37 @@ TEST_CASE("chains without a contraction are one primitive too") {
   CHECK(v.reason.starts_with(
       "sinter: the oneDNN backend finds nothing to begin with: step 0 (relu): "));
 }
+
+TEST_CASE("reductions are done in a pass, after one primitive for what comes before") {
+  std::string const softmax = "row_max | sub(%1, %2) | exp | row_sum | div(%4, %5)";
+  for (std::string_view precision : {"", " [bf16]"}) {
+    problem const p = problem_of(
+        "matmul(x, w) | add b:vector | " + softmax + std::string(precision), {{5, 8}, {8, 300}});
+    check_right(p);
+    std::vector<stage_note> const stages = stages_of(p);
+    REQUIRE(stages.size() == 2);
+    CHECK(stages[0].what == "matmul | add");
+    CHECK(!is_reference_code(stages[0].implementation));
+    CHECK(stages[1].what == "row_max | sub | exp | row_sum | div");
+    CHECK(stages[1].implementation == "pass");
+    CHECK(stages[1].why == "the value of step 1 (add) is read more than once");
+  }
+  problem const mean = problem_of("conv2d(x, w, pad=1) | row_mean", {{1, 5, 5, 8}, {16, 3, 3, 8}});
+  check_right(mean);
+  CHECK(stages_of(mean).back().why == "step 1 (row_mean): no post-op reduces rows");
+  // Two outputs, one of them reduced; a residual after the rows; in place.
+  check_right(problem_of("matmul(x, w) | row_max | argmax(%0) | sub(%0, %1) -> out=%3, index=%2",
+                         {{5, 8}, {8, 16}}));
+  check_right(problem_of("matmul(x, w) | add r:tensor | row_mean | sub(%1, %2)", {{5, 8}, {8, 16}},
+                         {}, numerics::peer, 2));
+  // Sums over nothing, rows of nothing, no rows.
+  check_right(problem_of("matmul(x, w) | add b:vector | row_sum", {{3, 0}, {0, 4}}));
+  check_right(problem_of("matmul(x, w) | row_max", {{3, 2}, {2, 0}}));
+  check_right(problem_of("matmul(x, w) | row_max", {{0, 2}, {2, 4}}));
+  // Nothing to begin with: another backend does it.
+  CHECK(onednn_backend()
+            .supports(problem_of("row_max(x:tensor) | sub(x:tensor, %0)", {{5, 8}}))
+            .reason ==
+        "sinter: the oneDNN backend finds nothing to begin with: step 0 (row_max): "
+        "no post-op reduces rows");
+}

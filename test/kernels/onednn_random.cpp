@@ -49,6 +49,16 @@ TEST_CASE("random problems, strict: every op, rows of NaN, special values") {
         static_cast<int>(count / 3));
 }
 
+TEST_CASE(
+    "random problems with reductions, strict: a primitive for the sums, a pass for the rows") {
+  random_options options;
+  options.reductions = true;
+  options.max_steps = 8;
+  std::uint64_t const count = number_from("SINTER_TEST_COUNT", 600);
+  CHECK(run_many(number_from("SINTER_TEST_SEED", 77000), count, numerics::strict, options) >
+        static_cast<int>(count / 3));
+}
+
 TEST_CASE("random problems, peer: the ops whose answers for ordinary values are the oracle's") {
   random_options options;
   options.ops = {op::relu,    op::leaky_relu, op::clip,  op::abs,    op::neg,  op::square, op::tanh,

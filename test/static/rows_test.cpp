@@ -100,6 +100,11 @@ static_assert(divided.group_count() == 2);
 static_assert(sinter::text(divided.group(0)) == "abs(x:tensor) | row_max -> ~%2:f32 [bf16]");
 static_assert(sinter::text(divided.group(1)) == "matmul(x, w) | div ~%2:tensor:f32 [bf16]");
 static_assert(partition(x / sinter::row_max(sinter::abs(x))).group_count() == 1);
+constexpr auto beside = partition(matmul(x, w) + softmax(r));
+static_assert(beside.group_count() == 2);
+static_assert(sinter::text(beside.group(0)) ==
+              "row_max(r:tensor) | sub(r:tensor, %0) | exp | row_sum | div(%2, %3) -> ~%5");
+static_assert(sinter::text(beside.group(1)) == "matmul(x, w) | add ~%5:tensor");
 static_assert(partition(matmul(x, w) + b * sinter::row_sum(b)).group_count() == 2);
 
 // Two outputs of one value: the shares in the precision's dtype, the index in f32.

@@ -5,10 +5,10 @@
 //
 // The rules: each contraction opens a group. A pointwise step goes to the latest group that it reads from, so it costs
 // no pass of its own. A step that reads no contraction's value sinks into the one group that reads it, unless it feeds
-// a contraction there or several groups read it: then it is a group of its own. So is a reduction that would sink into
-// a contraction's group, since its rows need not be as long as theirs. A value that another group reads is
-// stored once per dtype: as the operand's dtype where a contraction reads it, as the src dtype where it is a let, and
-// in f32 otherwise, so that a cut never adds a rounding point. Groups are in an order in which they can run.
+// a contraction there or several groups read it: then it is a group of its own. So is what reads a reduction and would
+// sink into a contraction's group: its rows need not be as long. A value that another group reads is stored once per
+// dtype: as the operand's dtype where a contraction reads it, as the src dtype where it is a let, and in f32 otherwise,
+// so that a cut never adds a rounding point. Groups are in an order in which they can run.
 #pragma once
 
 #include "flatten.hpp"
@@ -49,6 +49,13 @@ class partitioner {
   /// Last first: a step without a contraction before it sinks into its only reader's group, or opens one.
   constexpr void place_the_rest() {
     int const contractions = count_;
+    inline_vector<bool, capacity> reads_rows;  // a reduction comes before it, or it is one
+    for (step const& s : graph_.steps) {
+      bool found = is_reduction(s.code);
+      for (value_ref a : s.args)
+        found = found || (a.kind == value_kind::step && reads_rows[int{a.index}]);
+      reads_rows.push_back(found);
+    }
     for (int i = graph_.steps.ssize() - 1; i >= 0; --i) {
       if (group_[i] >= 0) continue;
       int reader = -1;
@@ -60,7 +67,7 @@ class partitioner {
             alone = false;
           reader = group_[j];
         }
-      if (is_reduction(graph_.steps[i].code) && reader < contractions) alone = false;
+      if (reads_rows[i] && reader < contractions) alone = false;
       group_[i] = alone && reader >= 0 ? reader : count_++;
     }
   }
