@@ -1,7 +1,7 @@
 // The JIT backend's depthwise conv2d: the kernel and its calls.
 //
-// A call walks images and blocks of output rows; the rest is generated code (jit/depthwise.hpp). Its
-// parts for several threads are runs of output rows. Rules, plan and packing:
+// A call walks images and blocks of output rows; the rest is generated code (jit/depthwise.hpp).
+// Its parts for several threads are runs of output rows. Rules, plan and packing:
 // backend/jit_depthwise_plan.hpp.
 #pragma once
 

@@ -116,14 +116,17 @@ inline void add_accesses(depthwise_plan& plan, problem const& p, epilogue const&
     if (e.reads(i)) add(false, i, p.operands[at(i)]);
 }
 
-/// Blocks without a rest where the row's length is known. Long kernel rows make short blocks: their
-/// code is unrolled, and with all kinds of rows and panels it stays within 64 KiB where no two taps
-/// share a column.
+/// Blocks without a rest where the row's length is known. Two vectors where channels fill them:
+/// neighbouring lines pass through the caches together (measured: 1.16 times as fast for f32 of
+/// 32 x 112 x 112); a rest that fills half of them costs more than that. Long kernel rows make
+/// short blocks: their code is unrolled, and with all kinds of rows and panels it stays within 64
+/// KiB where no two taps share a column.
 inline void set_block(depthwise_shape& s, extent channels, extent row) {
   constexpr int most_multiplications = 128;
   bool const pairs = s.kind == depthwise_product::pairs;
   int const all = most_accumulators(s.level);
-  s.vectors = pairs && channels > s.lanes() ? 2 : 1;
+  bool const fills = has_masks(s.level) && channels % (2 * s.lanes()) == 0;
+  s.vectors = fills || (pairs && channels > s.lanes()) ? 2 : 1;
   extent most = (std::min)(all, most_multiplications / s.kernel_columns) / s.vectors;
   most = (std::max)(most, extent{1});
   extent const pixels = row < 0 ? most : (std::min)(most, (std::max)(row, extent{1}));

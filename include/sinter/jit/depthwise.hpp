@@ -3,10 +3,10 @@
 //
 // For each panel of channels, for each line, for each block of a line: kernel rows that are inside
 // the image, then the epilogue, pixel by pixel. Kernel rows and borders are found by comparison
-// with what the frame says, so one kernel serves every image, vertical stride, dilation and padding,
-// known only at the call or not. A block that reaches over the left or right border, or that is
-// the shorter last one, takes a second copy of the sums' code that looks at each column; the
-// others take one that does not. Who calls: backend/jit_depthwise.hpp.
+// with what the frame says, so one kernel serves every image, vertical stride, dilation and
+// padding, known only at the call or not. A block that reaches over the left or right border, or
+// that is the shorter last one, takes a second copy of the sums' code that looks at each column;
+// the others take one that does not. Who calls: backend/jit_depthwise.hpp.
 #pragma once
 
 #include "depthwise_taps.hpp"
