@@ -10,8 +10,13 @@
 // calls accumulate().
 #pragma once
 
+#include <limits>
 #include <span>
+#include <utility>
+#include <vector>
 
+#include "../core/op.hpp"
+#include "eltwise_lanes.hpp"
 #include "operand.hpp"
 
 namespace sinter::inline SINTER_ABI::jit {

@@ -8,6 +8,12 @@
 // behind a product. Batches and folding are backend/jit_rows.hpp's business.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
 #include "../core/buffer.hpp"
 #include "epilogue.hpp"
 #include "matmul.hpp"

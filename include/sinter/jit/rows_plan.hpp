@@ -11,7 +11,12 @@
 // code is jit/rows.hpp's.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "../base/join.hpp"
