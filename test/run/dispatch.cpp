@@ -417,6 +417,8 @@ TEST_CASE("the facts of a problem: its class, rows, columns, terms, level") {
         work_class::depthwise_conv);
   CHECK(conv("conv1d(x, w)", {1, 8, 16}, {32, 3, 16}).kind == work_class::other_conv);
   CHECK(facts(problem_of("relu(x)", {{"x", {3, 4}}})).kind == work_class::pointwise);
+  CHECK_FALSE(facts(problem_of("relu(x)", {{"x", {3, 4}}})).dear_steps);
+  CHECK(facts(problem_of("relu(x) | tanh", {{"x", {3, 4}}})).dear_steps);
   environment const e("SINTER_MAX_ISA", "reference");
   CHECK(facts(problem_of("relu(x)", {{"x", {3, 4}}})).level == sinter::isa::reference);
 }
