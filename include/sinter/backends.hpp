@@ -1,7 +1,7 @@
 // The backends that are compiled in, and the definitions that need them.
 //
 // sinter.hpp includes this under plain -I; with SINTER_EXTERN_BACKENDS one translation unit does (src/backends.cpp),
-// and no other sees dnnl.hpp or xbyak.h. The order of the table below is the order in which dispatch asks.
+// and no other sees dnnl.hpp or xbyak.h. Dispatch asks in the order of its rules, then of the table below.
 #pragma once
 
 #include "config.hpp"
