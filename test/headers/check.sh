@@ -41,7 +41,7 @@ done < <(find "$include" -name '*.hpp' | sort)
 export cxx flags
 compile_one() {
   local out own=()
-  case $1 in */openmp.hpp.cpp) own=(-fopenmp) ;; esac  # it refuses to be compiled without
+  case $1 in */sinter_openmp.hpp.cpp) own=(-fopenmp) ;; esac  # it refuses to be compiled without
   if ! out=$("$cxx" "@$flags" -fsyntax-only ${own[@]+"${own[@]}"} "${@:2}" "$1" 2>&1); then
     printf '%s\n' "--- $(sed -n '1s/#include //p' "$1") fails:"
     head -n 15 <<<"$out"

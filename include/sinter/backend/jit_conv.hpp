@@ -117,7 +117,8 @@ class conv_invocation final : public invocation {
   void units(extent first, extent last) noexcept {
     extent const panels = panel_count();
     for (extent n = first / panels; n * panels < last; ++n)
-      one_block(n, std::max(first - n * panels, extent{0}), std::min(last - n * panels, panels));
+      one_block(n, (std::max)(first - n * panels, extent{0}),
+                (std::min)(last - n * panels, panels));
   }
 
   static std::byte const* moved(void const* p, extent bytes) noexcept {
@@ -142,7 +143,7 @@ class conv_invocation final : public invocation {
   /// Where the inputs of a block begin; of the last one behind the last.
   extent first_input(extent n) const noexcept {
     conv_block const b =
-        nth_block(geometry_, block_, std::min(n, block_count(geometry_, block_) - 1));
+        nth_block(geometry_, block_, (std::min)(n, block_count(geometry_, block_) - 1));
     return b.image0 * geometry_.src.image + b.y0 * geometry_.y.stride * geometry_.src.row +
            b.x0 * geometry_.x.stride * geometry_.src.column;
   }
@@ -182,7 +183,7 @@ class conv_invocation final : public invocation {
   void prefetch_inputs(extent ahead) noexcept {
     extent const reach = plan_.reach_rows();
     frame_.ahead_row = row_;
-    frame_.ahead = ahead + (reach - std::min(reach, geometry_.y.stride)) * row_;
+    frame_.ahead = ahead + (reach - (std::min)(reach, geometry_.y.stride)) * row_;
   }
 
   prepared_strip prepare(conv_strip const& s, conv_run r) const noexcept {

@@ -117,7 +117,7 @@ class matmul_invocation final : public invocation {
     set_panels(p);
     extent first = p.unit0 % per_matrix;
     for (extent left = p.unit1 - p.unit0; left > 0; next(index)) {
-      extent const units = std::min(left, per_matrix - first);
+      extent const units = (std::min)(left, per_matrix - first);
       if (built_->plan.panel_scratch > 0)
         one_matrix(index, 0, tiles_.count());
       else
@@ -140,7 +140,7 @@ class matmul_invocation final : public invocation {
 
   void set_panels(matmul_grid::part const& p) noexcept {
     extent const full = built_->plan.panels().full_panels();
-    frame_.full_panels = std::min(p.panel1, full) - std::min(p.panel0, full);
+    frame_.full_panels = (std::min)(p.panel1, full) - (std::min)(p.panel0, full);
     frame_.tail_panel = p.panel1 > full ? 1 : 0;
     first_column_ = p.panel0 * built_->plan.panels().width();
     first_panel_bytes_ = p.panel0 * frame_.full_panel_bytes;

@@ -34,12 +34,12 @@ class row_tiles {
     extent const block = whole_blocks_ == 0 ? 0 : first / whole_.blocks;
     extent const origin = block * whole_.blocks;
     row_split const& in = block < whole_blocks_ ? whole_ : rest_;
-    extent const begin = first - origin, end = std::min(last - origin, in.blocks);
+    extent const begin = first - origin, end = (std::min)(last - origin, in.blocks);
     extent const low_from = in.blocks - in.low_blocks;
     auto const row_of_tile = [&](extent t) {
-      return t * in.high - std::max(extent{0}, t - low_from);
+      return t * in.high - (std::max)(extent{0}, t - low_from);
     };
-    extent const low = std::max(extent{0}, end - std::max(begin, low_from));
+    extent const low = (std::max)(extent{0}, end - (std::max)(begin, low_from));
     return {block * block_rows_ + row_of_tile(begin),
             row_of_tile(end) - row_of_tile(begin),
             origin + end,
@@ -70,7 +70,7 @@ struct matmul_grid {
  private:
   /// Where piece i of n begins; the pieces with one more come first.
   static extent border(extent count, int i, int n) {
-    return count / n * i + std::min(extent{i}, count % n);
+    return count / n * i + (std::min)(extent{i}, count % n);
   }
 };
 
@@ -118,18 +118,18 @@ inline matmul_grid cut_matmul(matmul_plan const& plan, matmul_geometry const& g,
   int const most = worthwhile_parts(rows * n * (k + 8) + 4 * seconds * k * n, wanted);
   matmul_costs const costs(plan);
   auto const pieces = [](extent count, int limit) {
-    return static_cast<int>(std::min(count, extent{limit}));
+    return static_cast<int>((std::min)(count, extent{limit}));
   };
   auto const columns_beside = [&](int by_rows) { return pieces(best.panels, most / by_rows); };
   int largest = 1;
   for (int r = 1; r <= pieces(best.units, most); ++r)
-    largest = std::max(largest, r * columns_beside(r));
+    largest = (std::max)(largest, r * columns_beside(r));
   double least = -1;
   for (int r = pieces(best.units, most); r > 0; --r) {
     int const c = columns_beside(r);
     if (4 * r * c < 3 * largest) continue;
     double const cost =
-        std::max(double(r), seconds) * k * n * costs.second + c * rows * k * costs.first;
+        (std::max)(static_cast<double>(r), seconds) * k * n * costs.second + c * rows * k * costs.first;
     if (least >= 0 && cost >= least) continue;
     least = cost;
     best.by_rows = r;

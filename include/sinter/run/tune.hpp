@@ -135,7 +135,7 @@ class trial {
     // The first call also finds pages and fills caches.
     if (t.call_->run() != code::ok)
       return failure{code::system, "sinter: the kernel failed while it was tuned"};
-    t.calls_ = std::max(1, static_cast<int>(std::min(round_ns / t.time(1), 1e5)));
+    t.calls_ = (std::max)(1, static_cast<int>((std::min)(round_ns / t.time(1), 1e5)));
     return t;
   }
 
@@ -145,7 +145,7 @@ class trial {
     for (int i = 0; i < calls; ++i) static_cast<void>(call_->run());
     double const ns =
         std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
-    return std::max(ns / calls, 1.0);
+    return (std::max)(ns / calls, 1.0);
   }
   /// One round: as many calls as fit into round_ns, so a kernel's rounds fit into budget_ns.
   void round() {
