@@ -128,8 +128,8 @@ inline matmul_grid cut_matmul(matmul_plan const& plan, matmul_geometry const& g,
   for (int r = pieces(best.units, most); r > 0; --r) {
     int const c = columns_beside(r);
     if (4 * r * c < 3 * largest) continue;
-    double const cost =
-        (std::max)(static_cast<double>(r), seconds) * k * n * costs.second + c * rows * k * costs.first;
+    double const cost = (std::max)(static_cast<double>(r), seconds) * k * n * costs.second +
+                        c * rows * k * costs.first;
     if (least >= 0 && cost >= least) continue;
     least = cost;
     best.by_rows = r;
