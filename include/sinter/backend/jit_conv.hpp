@@ -222,7 +222,7 @@ class conv_invocation final : public invocation {
     frame_.walk = prepared.walk;
     frame_.walk.b_row = prepared.skipped * of.run_bytes;
     for (int i = 0; i < plan_.accesses.ssize(); ++i) {
-      conv_access const& access = plan_.accesses[i];
+      epilogue_access const& access = plan_.accesses[i];
       conv_geometry::strides const& at = g.accesses[i];
       void const* const origin =
           access.output ? args_.outputs[access.index] : args_.operands[access.index];
@@ -321,7 +321,7 @@ class conv_kernel final : public kernel {
   std::shared_ptr<conv_code const> built_;
 };
 
-inline kernel_key key_of(conv_shape const& s, conv_accesses const& accesses, chain const& c) {
+inline kernel_key key_of(conv_shape const& s, epilogue_accesses const& accesses, chain const& c) {
   kernel_key key('c');
   key.add(s.level).add(s.kind).add(s.looped_epilogue).add(s.vectors).add(s.tail_lanes);
   key.add(s.counts).add(s.run).add(accesses.size());
@@ -329,13 +329,13 @@ inline kernel_key key_of(conv_shape const& s, conv_accesses const& accesses, cha
       s.groups;
   key.add(spread).add(in).add(out).add(per_vector).add(in_last);
   key.add(taps).add(stride).add(dilation).add(column).add(rows_ahead);
-  for (conv_access const& a : accesses)
+  for (epilogue_access const& a : accesses)
     key.add(a.output).add(a.index).add(a.type).add(a.across).add(a.moves);
   return key.add(c);
 }
 
 inline result<std::shared_ptr<machine_code const>> generate_conv(conv_shape const& s,
-                                                                 conv_accesses const& accesses,
+                                                                 epilogue_accesses const& accesses,
                                                                  problem const& p,
                                                                  epilogue const& e) {
   return process_cache().get(

@@ -30,7 +30,7 @@ constexpr int conv_kernel_index(conv_run r, bool tail) {
 
 struct conv_plan {
   conv_shape shapes[conv_kernels];
-  conv_accesses accesses;
+  epilogue_accesses accesses;
   int src = 0, weight = 0;  ///< operands of the chain
   contraction_attrs attrs;
   isa level = isa::avx2;
@@ -161,7 +161,7 @@ inline conv_geometry geometry_of(conv_plan const& plan, problem const& p) {
   g.x = {src.dims[2], p.domain[2], plan.kernel_columns, a.stride[1], a.dilation[1], a.pad_begin[1]};
   g.src = detail::image_strides(src);
   for (int i = 0; i < plan.accesses.ssize(); ++i) {
-    conv_access const& access = plan.accesses[i];
+    epilogue_access const& access = plan.accesses[i];
     g.accesses[i] = detail::image_strides(access.output ? p.outputs[at(access.index)]
                                                         : p.operands[at(access.index)]);
   }
@@ -190,7 +190,7 @@ inline extent block_budget(conv_plan const& plan, bool far) {
 /// Bytes of outputs that come with one pixel of the source.
 inline extent output_bytes(conv_plan const& plan) {
   extent bytes = 0;
-  for (conv_access const& a : plan.accesses)
+  for (epilogue_access const& a : plan.accesses)
     if (a.output) bytes += plan.all_out * size_of(a.type);
   return bytes / (extent{plan.attrs.stride[0]} * plan.attrs.stride[1]);
 }

@@ -68,17 +68,6 @@ inline verdict supports_conv(problem const& p, isa level) {
 
 namespace detail {
 
-inline void add_accesses(conv_plan& plan, problem const& p, epilogue const& e) {
-  auto const add = [&](bool output, int i, tensor_desc const& d) {
-    bool moves = false;
-    for (int j = 0; j + 1 < d.dims.ssize(); ++j) moves = moves || d.dims[j] != 1;
-    plan.accesses.push_back({output, i, d.type, columns_of(d, p.domain.back()), moves});
-  };
-  for (int i = 0; i < p.chain.outputs.ssize(); ++i) add(true, i, p.outputs[at(i)]);
-  for (int i = 0; i < p.chain.operands.ssize(); ++i)
-    if (e.reads(i)) add(false, i, p.operands[at(i)]);
-}
-
 /// Bytes from pixel to pixel of a row, as the code reads them.
 inline extent column_bytes(conv_plan const& plan, tensor_desc const& src) {
   if (plan.copied) return plan.pixel_bytes;
@@ -215,7 +204,7 @@ inline conv_plan plan_conv(problem const& p, epilogue const& e, isa level) {
   if (!plan.narrow()) plan.group_source = padded;
   plan.pixel_bytes = plan.source_runs * padded * size_of(a);
   plan.whole_rows = detail::rows_are_runs(plan, src);
-  detail::add_accesses(plan, p, e);
+  plan.accesses = detail::accesses_of(p, e);
   detail::set_shapes(plan, e, src);
   detail::set_counts(plan, p);
   if (plan.copied) {

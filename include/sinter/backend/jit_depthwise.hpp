@@ -119,7 +119,7 @@ class depthwise_invocation final : public invocation {
     frame_.src = moved(args_.operands[plan_.src], image * g.src.image + frame_.in_row * g.src.row +
                                                       frame_.in_column * g.src.column);
     for (int i = 0; i < plan_.accesses.ssize(); ++i) {
-      depthwise_access const& access = plan_.accesses[i];
+      epilogue_access const& access = plan_.accesses[i];
       void const* const origin =
           access.output ? args_.outputs[access.index] : args_.operands[access.index];
       frame_.accesses[i].origin =

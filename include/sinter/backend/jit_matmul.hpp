@@ -20,7 +20,7 @@ namespace sinter::inline SINTER_ABI::jit {
 
 struct matmul_plan {
   matmul_shape shape;
-  matmul_accesses accesses;
+  epilogue_accesses accesses;
   int src = 0, weight = 0;  ///< operands of the chain
   bool transposed_src = false, transposed_weight = false;
   bool packed_weight = true;  ///< the second operand is a weight; otherwise each call packs it
@@ -70,7 +70,7 @@ inline extent stride_from_end(tensor_desc const& d, int i) {
   return d.dims[d.dims.ssize() - i] == 1 ? 0 : d.strides[d.strides.ssize() - i];
 }
 
-inline tensor_desc const& desc_of(problem const& p, matmul_access const& a) {
+inline tensor_desc const& desc_of(problem const& p, epilogue_access const& a) {
   return a.output ? p.outputs[at(a.index)] : p.operands[at(a.index)];
 }
 
@@ -241,15 +241,18 @@ inline verdict supports_matmul(problem const& p, isa level) {
 
 namespace detail {
 
-inline void add_accesses(matmul_plan& plan, problem const& p, epilogue const& e) {
+/// What the epilogue reads and writes, outputs first.
+inline epilogue_accesses accesses_of(problem const& p, epilogue const& e) {
+  epilogue_accesses accesses;
   auto const add = [&](bool output, int i, tensor_desc const& d) {
     bool moves = false;
     for (int j = 0; j + 1 < d.dims.ssize(); ++j) moves = moves || d.dims[j] != 1;
-    plan.accesses.push_back({output, i, d.type, columns_of(d, p.domain.back()), moves});
+    accesses.push_back({output, i, d.type, columns_of(d, p.domain.back()), moves});
   };
   for (int i = 0; i < p.chain.outputs.ssize(); ++i) add(true, i, p.outputs[at(i)]);
   for (int i = 0; i < p.chain.operands.ssize(); ++i)
     if (e.reads(i)) add(false, i, p.operands[at(i)]);
+  return accesses;
 }
 
 /// Does the epilogue want more registers than accumulators leave, or is it so long that a copy for each row takes more
@@ -313,7 +316,7 @@ inline matmul_plan plan_matmul(problem const& p, epilogue const& e, isa level) {
   plan.packed_weight = p.chain.operands[o.weight].role == role::weight;
   plan.n = p.domain.back();
   plan.k = weight.dims[o.attrs.transposed_weight ? rank - 1 : rank - 2];
-  detail::add_accesses(plan, p, e);
+  plan.accesses = detail::accesses_of(p, e);
 
   matmul_shape& s = plan.shape;
   s.level = level;

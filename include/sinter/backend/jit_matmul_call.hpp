@@ -95,7 +95,7 @@ class matmul_invocation final : public invocation {
     frame_.low_blocks = split.low_blocks;
     frame_.high = split.high;
   }
-  void const* pointer_of(matmul_access const& a) const noexcept {
+  void const* pointer_of(epilogue_access const& a) const noexcept {
     return a.output ? args_.outputs[a.index] : args_.operands[a.index];
   }
 
@@ -168,7 +168,7 @@ class matmul_invocation final : public invocation {
     }
   }
   extent column_bytes(int access) const noexcept {
-    matmul_access const& a = built_->plan.accesses[access];
+    epilogue_access const& a = built_->plan.accesses[access];
     return a.across == columns::unit ? first_column_ * size_of(a.type) : 0;
   }
   void pack_here() noexcept {

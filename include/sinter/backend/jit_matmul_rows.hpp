@@ -108,7 +108,7 @@ class matmul_rows_invocation final : public invocation {
     void const* operands[max_operands] = {};
     void* outputs[max_outputs] = {};
     for (int i = 0; i < block_.layout.accesses.ssize(); ++i) {
-      matmul_access const& a = block_.layout.accesses[i];
+      epilogue_access const& a = block_.layout.accesses[i];
       extent const bytes = offset(geometry_.accesses[i].row, geometry_.accesses[i].batch);
       if (a.output)
         outputs[a.index] = moved(args_.outputs[a.index], bytes);

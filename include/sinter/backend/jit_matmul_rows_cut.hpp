@@ -174,7 +174,7 @@ inline void set_block(matmul_rows_cut& cut, problem const& p, matmul_geometry co
   cut.product.domain = cut.rows.domain = domain;
   auto const by_index = [&](bool output, int index) -> tensor_desc {
     for (int i = 0; i < cut.layout.accesses.ssize(); ++i)
-      if (matmul_access const& a = cut.layout.accesses[i]; a.output == output && a.index == index)
+      if (epilogue_access const& a = cut.layout.accesses[i]; a.output == output && a.index == index)
         return block_desc(desc_of(p, a), g.accesses[i].row, rows);
     return {};
   };

@@ -27,7 +27,7 @@ struct rows_code {
   problem wanted;
   rows_shape shape;
   rows_plan plan;
-  matmul_accesses accesses;
+  epilogue_accesses accesses;
   std::size_t kept_bytes = 0;  ///< of one kept value
   std::shared_ptr<machine_code const> code;
 
@@ -83,7 +83,7 @@ inline verdict check_rows_layout(problem const& p) {
 
 /// Where nothing looks along a row and each row begins where the last one ends: one row of all
 /// columns, if it ends as the code can end a row.
-inline void fold_columns(rows_geometry& g, matmul_accesses const& accesses,
+inline void fold_columns(rows_geometry& g, epilogue_accesses const& accesses,
                          rows_shape const& code) {
   if (g.rows.batch_axes != 0) return;
   extent const tail = g.columns * g.rows.rows % lanes_of(code.level);
@@ -102,7 +102,7 @@ inline void fold_columns(rows_geometry& g, matmul_accesses const& accesses,
 
 /// `p` has no dynamic extent.
 inline rows_geometry geometry_of(rows_code const& built, problem const& p) {
-  matmul_accesses const& accesses = built.accesses;
+  epilogue_accesses const& accesses = built.accesses;
   shape const& domain = p.domain;
   int const rank = domain.ssize();
   rows_geometry g;
@@ -236,7 +236,7 @@ class rows_invocation final : public invocation {
     }
   }
   void set_origin(int i, extent offset) noexcept {
-    matmul_access const& a = built_->accesses[i];
+    epilogue_access const& a = built_->accesses[i];
     void const* const base = a.output ? args_.outputs[a.index] : args_.operands[a.index];
     frame_.accesses[i].origin =
         base == nullptr ? base : static_cast<std::byte const*>(base) + offset;
@@ -256,7 +256,7 @@ class rows_invocation final : public invocation {
     extent const first = pieces * part / parts_ * piece;
     extent const end = (std::min)(pieces * (part + 1) / parts_ * piece, geometry_.columns);
     for (int i = 0; i < built_->accesses.ssize(); ++i) {
-      matmul_access const& a = built_->accesses[i];
+      epilogue_access const& a = built_->accesses[i];
       set_origin(i, a.across == columns::unit ? first * size_of(a.type) : 0);
     }
     set_columns(end - first);

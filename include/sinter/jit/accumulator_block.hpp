@@ -57,6 +57,18 @@ struct block_reduction {
   int copies = 0;        ///< vector i of a block goes to accumulator i modulo this
 };
 
+/// One operand or output of a kernel's epilogue, before it is known where the kernel keeps its
+/// address.
+struct epilogue_access {
+  bool output = false;
+  int index = 0;  ///< among the chain's operands or outputs
+  dtype type = dtype::f32;
+  columns across = columns::unit;
+  bool moves = false;  ///< another row or pixel may be another address
+  friend bool operator==(epilogue_access const&, epilogue_access const&) = default;
+};
+using epilogue_accesses = inline_vector<epilogue_access, max_operands + max_outputs>;
+
 /// Sets of registers: bit i is register i.
 using register_set = std::uint32_t;
 
@@ -92,6 +104,21 @@ struct accumulator_block {
 
   constexpr int register_of(int row, int vector) const {
     return first + row * row_step + vector * vector_step;
+  }
+  /// Element (0, 0) of an operand or output lies where a general register says, or, if that is -1,
+  /// the frame.
+  void place(epilogue_access const& from, int origin_register, std::int32_t origin_at) {
+    block_access to;
+    to.type = from.type;
+    to.across = from.across;
+    to.origin_register = origin_register;
+    to.origin_at = origin_at;
+    auto const put = [&](auto& among) {
+      auto const index = static_cast<std::size_t>(from.index);
+      if (among.size() <= index) among.resize(index + 1);
+      among[index] = to;
+    };
+    from.output ? put(outputs) : put(operands);
   }
   constexpr int lanes() const { return lanes_of(level); }
   constexpr bool has_tail(int vector) const { return tail_lanes != 0 && vector == vectors - 1; }

@@ -31,17 +31,6 @@ struct conv_shape {
   friend bool operator==(conv_shape const&, conv_shape const&) = default;
 };
 
-/// One operand or output of the epilogue.
-struct conv_access {
-  bool output = false;
-  int index = 0;
-  dtype type = dtype::f32;
-  columns across = columns::unit;
-  bool moves = false;  ///< another pixel may be another address
-  friend bool operator==(conv_access const&, conv_access const&) = default;
-};
-using conv_accesses = inline_vector<conv_access, max_operands + max_outputs>;
-
 /// How a kernel goes through a strip, in bytes of its source and panel; the same for all panels.
 struct conv_walk {
   std::int64_t lda = 0;  ///< from pixel to pixel
@@ -93,7 +82,7 @@ inline std::size_t conv_frame_bytes(epilogue const& e, isa level) {
 
 class conv_generator {
  public:
-  conv_generator(assembler& a, conv_shape const& s, conv_accesses const& accesses,
+  conv_generator(assembler& a, conv_shape const& s, epilogue_accesses const& accesses,
                  epilogue const& e)
       : a_(a), s_(s), accesses_(accesses), epilogue_(e) {
     for (int i = 1; i <= tile_rows(s_.level); ++i)
@@ -333,29 +322,16 @@ class conv_generator {
     block.free_masks = has_masks(s_.level) ? free_masks : 0;
     block.free_general = free_general;
     for (int i = 0; i < accesses_.ssize(); ++i) {
-      conv_access const& from = accesses_[i];
-      block_access to;
-      to.type = from.type;
-      to.across = from.across;
-      if (i < origins_in_registers)
-        to.origin_register = origin_registers[i];
-      else
-        to.origin_at = static_cast<std::int32_t>(at_field(i));
-      std::size_t const index = static_cast<std::size_t>(from.index);
-      if (from.output) {
-        if (block.outputs.size() <= index) block.outputs.resize(index + 1);
-        block.outputs[index] = to;
-      } else {
-        if (block.operands.size() <= index) block.operands.resize(index + 1);
-        block.operands[index] = to;
-      }
+      bool const held = i < origins_in_registers;
+      block.place(accesses_[i], held ? origin_registers[i] : -1,
+                  held ? -1 : static_cast<std::int32_t>(at_field(i)));
     }
     epilogue_.emit(a_, block);
   }
 
   assembler& a_;
   conv_shape s_;
-  conv_accesses accesses_;
+  epilogue_accesses accesses_;
   epilogue const& epilogue_;
   int most_rows_ = 0, least_rows_ = 1;
 };

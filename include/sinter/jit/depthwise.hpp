@@ -22,7 +22,7 @@ inline std::size_t depthwise_frame_bytes(epilogue const& e, isa level) {
 
 class depthwise_generator {
  public:
-  depthwise_generator(assembler& a, depthwise_shape const& s, depthwise_accesses const& accesses,
+  depthwise_generator(assembler& a, depthwise_shape const& s, epilogue_accesses const& accesses,
                       epilogue const& e)
       : a_(a), s_(s), accesses_(accesses), epilogue_(e) {}
 
@@ -300,29 +300,16 @@ class depthwise_generator {
     block.free_masks = has_masks(s_.level) ? 0x1eU : 0;
     block.free_general = free_general;
     for (int i = 0; i < accesses_.ssize(); ++i) {
-      depthwise_access const& from = accesses_[i];
-      block_access to;
-      to.type = from.type;
-      to.across = from.across;
-      if (i < in_registers())
-        to.origin_register = origin_registers[i];
-      else
-        to.origin_at = static_cast<std::int32_t>(at_field(i));
-      std::size_t const index = static_cast<std::size_t>(from.index);
-      if (from.output) {
-        if (block.outputs.size() <= index) block.outputs.resize(index + 1);
-        block.outputs[index] = to;
-      } else {
-        if (block.operands.size() <= index) block.operands.resize(index + 1);
-        block.operands[index] = to;
-      }
+      bool const held = i < in_registers();
+      block.place(accesses_[i], held ? origin_registers[i] : -1,
+                  held ? -1 : static_cast<std::int32_t>(at_field(i)));
     }
     epilogue_.emit(a_, block);
   }
 
   assembler& a_;
   depthwise_shape s_;
-  depthwise_accesses accesses_;
+  epilogue_accesses accesses_;
   epilogue const& epilogue_;
 };
 

@@ -45,17 +45,6 @@ struct depthwise_shape {
   int tail_vectors() const { return (tail_columns + lanes() - 1) / lanes(); }
 };
 
-/// One operand or output of the epilogue.
-struct depthwise_access {
-  bool output = false;
-  int index = 0;
-  dtype type = dtype::f32;
-  columns across = columns::unit;
-  bool moves = false;  ///< another pixel may be another address
-  friend bool operator==(depthwise_access const&, depthwise_access const&) = default;
-};
-using depthwise_accesses = inline_vector<depthwise_access, max_operands + max_outputs>;
-
 /// Accumulators of a block: 14 fill the rows of 7, 14, 28, 56 and 112 pixels that networks have
 /// without a rest. On AVX2 five weights and a value stand beside 8.
 constexpr int most_accumulators(isa level) { return has_masks(level) ? 14 : 8; }

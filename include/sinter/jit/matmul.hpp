@@ -34,17 +34,6 @@ struct matmul_shape {
   friend bool operator==(matmul_shape const&, matmul_shape const&) = default;
 };
 
-/// One operand or output of the epilogue.
-struct matmul_access {
-  bool output = false;
-  int index = 0;
-  dtype type = dtype::f32;
-  columns across = columns::unit;
-  bool moves = false;  ///< another row may be another address
-  friend bool operator==(matmul_access const&, matmul_access const&) = default;
-};
-using matmul_accesses = inline_vector<matmul_access, max_operands + max_outputs>;
-
 /// The argument of a kernel: filled by C++, its last part written by the kernel itself.
 /// matmul_frame_bytes() long.
 struct matmul_frame {
@@ -80,7 +69,7 @@ inline std::size_t matmul_frame_bytes(epilogue const& e, isa level) {
 
 class matmul_generator {
  public:
-  matmul_generator(assembler& a, matmul_shape const& s, matmul_accesses const& accesses,
+  matmul_generator(assembler& a, matmul_shape const& s, epilogue_accesses const& accesses,
                    epilogue const& e)
       : a_(a), s_(s), accesses_(accesses), epilogue_(e) {
     for (int i = 1; i <= tile_rows(s_.level); ++i)
@@ -331,29 +320,16 @@ class matmul_generator {
     block.free_masks = has_masks(s_.level) ? 0x3eU : 0;
     block.free_general = free_general;
     for (int i = 0; i < accesses_.ssize(); ++i) {
-      matmul_access const& from = accesses_[i];
-      block_access to;
-      to.type = from.type;
-      to.across = from.across;
-      if (i < origins_in_registers())
-        to.origin_register = origin_registers[i];
-      else
-        to.origin_at = static_cast<std::int32_t>(at_field(i));
-      std::size_t const index = static_cast<std::size_t>(from.index);
-      if (from.output) {
-        if (block.outputs.size() <= index) block.outputs.resize(index + 1);
-        block.outputs[index] = to;
-      } else {
-        if (block.operands.size() <= index) block.operands.resize(index + 1);
-        block.operands[index] = to;
-      }
+      bool const held = i < origins_in_registers();
+      block.place(accesses_[i], held ? origin_registers[i] : -1,
+                  held ? -1 : static_cast<std::int32_t>(at_field(i)));
     }
     epilogue_.emit(a_, block);
   }
 
   assembler& a_;
   matmul_shape s_;
-  matmul_accesses accesses_;
+  epilogue_accesses accesses_;
   epilogue const& epilogue_;
   int most_rows_ = 0, least_rows_ = 1;
   bool fits_ = true;

@@ -103,7 +103,7 @@ class rows_generator {
  public:
   /// `accesses`: the operands and outputs of the whole chain that the plan's stages name.
   rows_generator(assembler& a, rows_shape const& s, rows_plan const& plan,
-                 matmul_accesses const& accesses)
+                 epilogue_accesses const& accesses)
       : a_(a), s_(s), plan_(plan), accesses_(accesses) {}
 
   void emit() {
@@ -392,7 +392,7 @@ class rows_generator {
   assembler& a_;
   rows_shape s_;
   rows_plan const& plan_;
-  matmul_accesses accesses_;
+  epilogue_accesses accesses_;
   row_stage const* stage_ = nullptr;
   std::vector<cursor> cursors_;
   reduction_registers registers_;
