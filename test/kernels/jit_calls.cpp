@@ -24,19 +24,14 @@
 #include <sinter/run/program_core.hpp>
 
 #include "support/forbid_code.hpp"
+#include "support/levels.hpp"
 #include "support/skip.hpp"
 #include "support/tensor_memory.hpp"
 
 using namespace sinter;
+using sinter_test::jit_levels;
 
 namespace {
-
-std::vector<isa> levels() {
-  std::vector<isa> found;
-  for (isa level : {isa::avx2, isa::avx512, isa::avx512_bf16})
-    if (runs(detected_isa(), level)) found.push_back(level);
-  return found;
-}
 
 problem problem_of(std::string const& text, std::vector<shape> const& dims) {
   chain const c = parse_chain(text).value();
@@ -232,7 +227,7 @@ std::vector<sample> samples() {
 }  // namespace
 
 TEST_CASE("the guard sees what it is there for") {
-  if (levels().empty()) SINTER_SKIP("this CPU has no AVX2");
+  if (jit_levels().empty()) SINTER_SKIP("this CPU has no AVX2");
   guarded_call guard;
   CHECK(guard.run([](void*) {}, nullptr).find("upper half of vector 0; ") == 0);
   auto const one = [&](auto const& emit) {
@@ -263,10 +258,10 @@ TEST_CASE("the guard sees what it is there for") {
 
 TEST_CASE(
     "a call leaves registers, stack, flags and upper halves as they were, whatever it computes") {
-  if (levels().empty()) SINTER_SKIP("this CPU has no AVX2");
+  if (jit_levels().empty()) SINTER_SKIP("this CPU has no AVX2");
   guarded_call guard;
   int ran = 0;
-  for (isa level : levels())
+  for (isa level : jit_levels())
     for (sample const& s : samples())
       for (std::string_view precision : {"", " [bf16]", " [f16]"}) {
         problem p = problem_of(s.chain + std::string(precision), s.dims);
@@ -277,7 +272,7 @@ TEST_CASE(
         CHECK_MESSAGE(harm.empty(), call.implementation(), " ", text(p), ": ", harm);
         ++ran;
       }
-  CHECK(ran >= 36 * static_cast<int>(levels().size()));
+  CHECK(ran >= 36 * static_cast<int>(jit_levels().size()));
 }
 
 namespace {
@@ -298,12 +293,12 @@ std::size_t count_maps() {
 }  // namespace
 
 TEST_CASE("ten thousand random shapes keep memory bounded") {
-  if (levels().empty()) SINTER_SKIP("this CPU has no AVX2");
+  if (jit_levels().empty()) SINTER_SKIP("this CPU has no AVX2");
   std::mt19937 random(20260731);
   auto const upto = [&](int n) {
     return static_cast<extent>(1 + random() % static_cast<unsigned>(n));
   };
-  std::vector<isa> const all = levels();
+  std::vector<isa> const all = jit_levels();
   auto const builds = [&](int count) {
     for (int i = 0; i < count; ++i) {
       std::string const step = i % 3 == 0 ? "" : i % 3 == 1 ? " | add b:vector | relu" : " | tanh";
@@ -327,7 +322,7 @@ TEST_CASE("ten thousand random shapes keep memory bounded") {
 }
 
 TEST_CASE("a generator that fails or throws leaves cache, memory and maps as they were") {
-  if (levels().empty()) SINTER_SKIP("this CPU has no AVX2");
+  if (jit_levels().empty()) SINTER_SKIP("this CPU has no AVX2");
   using made = result<std::shared_ptr<jit::machine_code const>>;
   auto const state = [] {
     auto const used = jit::code_memory::process().used();
@@ -364,9 +359,9 @@ TEST_CASE("a generator that fails or throws leaves cache, memory and maps as the
 }
 
 TEST_CASE("the longest chains: at most 64 KiB of code, or a sentence and no trace") {
-  if (levels().empty()) SINTER_SKIP("this CPU has no AVX2");
+  if (jit_levels().empty()) SINTER_SKIP("this CPU has no AVX2");
   int built = 0;
-  for (isa level : levels())
+  for (isa level : jit_levels())
     for (op_row const& row : op_table) {
       if (row.kind != op_class::unary) continue;
       std::string text = "matmul(x, w)";
@@ -433,14 +428,14 @@ TEST_CASE("a host that forbids executable memory gets another backend: seccomp")
 }
 
 TEST_CASE("profiles and dumps of real kernels: level, chain and extents, at their addresses") {
-  if (levels().empty()) SINTER_SKIP("this CPU has no AVX2");
+  if (jit_levels().empty()) SINTER_SKIP("this CPU has no AVX2");
   std::string const map = "/tmp/perf-" + std::to_string(getpid()) + ".map";  // where perf looks
   std::string const prefix = "sinter_test_kernel_" + std::to_string(getpid()) + "_";
   setenv("SINTER_JIT_PROFILE", "perf", 1);
   setenv("SINTER_JIT_DUMP", prefix.c_str(), 1);
   std::vector<problem> problems;
   std::vector<std::shared_ptr<kernel const>> kept;
-  for (isa level : levels())
+  for (isa level : jit_levels())
     for (sample const& s :
          {sample{"matmul(x, w) | elu(0.71875)", {{3, 5}, {5, 7}}},
           sample{"conv2d(x, w, pad=1) | elu(0.71875)", {{1, 6, 5, 8}, {24, 3, 3, 8}}}}) {

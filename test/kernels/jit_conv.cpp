@@ -12,6 +12,7 @@
 #include <sinter/plan/resolve.hpp>
 
 #include "support/check_backend.hpp"
+#include "support/levels.hpp"
 #include "support/random_chain.hpp"
 #include "support/skip.hpp"
 
@@ -20,15 +21,10 @@ using namespace sinter_test;
 
 namespace {
 
+using sinter_test::problem_from;  // beside the overload of this file
+
 constexpr std::string_view precisions[] = {"", " [bf16]", " [f16]", " [bf16 bf16 f32 f32 f32 f32]",
                                            " [f32 bf16 f32 f32 f32 f32]"};
-
-std::vector<isa> levels() {
-  std::vector<isa> found;
-  for (isa level : {isa::avx2, isa::avx512, isa::avx512_bf16})
-    if (runs(detected_isa(), level)) found.push_back(level);
-  return found;
-}
 
 /// A convolution's numbers; pads as top, bottom, left, right.
 struct conv {
@@ -53,28 +49,14 @@ struct conv {
   shape weight() const { return {oc, kh, kw, ic / groups}; }
 };
 
-problem problem_of(std::string const& text, std::vector<shape> const& dims,
-                   std::vector<strides> const& layouts = {},
-                   std::vector<strides> const& output_strides = {}) {
-  chain const c = parse_chain(text).value();
-  std::vector<operand_spec> specs(c.operands.size());
-  for (std::size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i].empty()) continue;
-    specs[i] = dense_desc(c.operands[i].type, dims[i]);
-    if (i < layouts.size() && !layouts[i].empty()) specs[i]->strides = layouts[i];
-  }
-  auto p = make_problem(c, specs, output_strides);
-  if (!p.ok()) FAIL(p.error().message);
-  return p.value();
-}
-problem problem_of(conv const& v, std::string const& steps) {
-  return problem_of(v.text() + steps, {v.source(), v.weight()});
+problem problem_from(conv const& v, std::string const& steps) {
+  return problem_from(v.text() + steps, {v.source(), v.weight()});
 }
 
 /// Runs on every level; every kernel must be of the level that was asked for.
 void check_all(problem p, check_options options = {}, bool everywhere = false) {
   jit_backend const jit;
-  for (isa level : levels()) {
+  for (isa level : jit_levels()) {
     p.max_isa = level;
     auto const k = jit.build(p);
     REQUIRE_MESSAGE(k.ok(), k.error().message);
@@ -126,7 +108,7 @@ std::vector<T> run_dense(problem const& p, std::vector<void const*> const& opera
 /// Ones in, ones as weights: each output counts its taps. On every level, f32 and bf16 with an f32
 /// output.
 std::vector<float> count_taps(conv const& v, isa level, bool narrow) {
-  problem p = problem_of(v, narrow ? " [bf16 bf16 f32 f32 f32 f32]" : "");
+  problem p = problem_from(v, narrow ? " [bf16 bf16 f32 f32 f32 f32]" : "");
   p.max_isa = level;
   auto const x = static_cast<std::size_t>(element_count(v.source())),
              w = static_cast<std::size_t>(element_count(v.weight()));
@@ -140,7 +122,7 @@ std::vector<float> count_taps(conv const& v, isa level, bool narrow) {
 }
 template <class Wanted>
 void check_counts(conv const& v, Wanted&& wanted) {
-  for (isa level : levels())
+  for (isa level : jit_levels())
     for (bool narrow : {false, true}) {
       std::vector<float> const out = count_taps(v, level, narrow);
       extent const oh = conv_extent(v.h, v.kh, v.sh, v.dh, v.top, v.bottom),
@@ -209,7 +191,7 @@ TEST_CASE(
   draw d(1);
   for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
     conv const v = random_conv(d);
-    problem const p = problem_of(
+    problem const p = problem_from(
         v, epilogues[seed % 3] + std::string(precisions[seed / 3 % std::size(precisions)]));
     check_all(p, {.seed = seed, .values = pattern::integers, .zero_signs = false});
   }
@@ -219,7 +201,7 @@ TEST_CASE("any values, any epilogue") {
   draw d(2);
   for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
     conv const v = random_conv(d);
-    problem const p = problem_of(v, epilogues[seed % std::size(epilogues)] +
+    problem const p = problem_from(v, epilogues[seed % std::size(epilogues)] +
                                         std::string(precisions[seed / 6 % std::size(precisions)]));
     check_options o{.seed = seed, .values = all_patterns[1 + seed % 3]};
     check_all(p, o);
@@ -232,7 +214,7 @@ TEST_CASE("taps outside are not multiplied: infinities and NaN among the weights
   draw d(3);
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     conv const v = random_conv(d);
-    check_all(problem_of(v, seed % 2 == 0 ? "" : " [f32 bf16 f32 f32 f32 f32]"),
+    check_all(problem_from(v, seed % 2 == 0 ? "" : " [f32 bf16 f32 f32 f32 f32]"),
               {.seed = seed, .values = pattern::specials});
   }
 }
@@ -247,7 +229,7 @@ TEST_CASE(
   int taken = 0;
   for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
     random_case c = make_random_case(seed, o);
-    for (isa level : levels()) {
+    for (isa level : jit_levels()) {
       c.p.max_isa = level;
       outcome const r = run_problem(jit, c.p,
                                     {.seed = seed,
@@ -275,7 +257,7 @@ TEST_CASE("strided views: gaps of NaN stay where they are") {
     extent const to = v.oc + d({0, 1, 3}), to_row = to * ow + d({0, 5}),
                  to_image = to_row * oh + d({0, 7});
     check_all(
-        problem_of(
+        problem_from(
             v.text() + " | add r:tensor" + std::string(precisions[seed % std::size(precisions)]),
             {v.source(), v.weight(), {v.n, oh, ow, v.oc}},
             {{image, row, pixel, 1}, {}, {to_image, to_row, to, 1}}, {{to_image, to_row, to, 1}}),
@@ -289,7 +271,7 @@ TEST_CASE("1x1 convolutions of every width and many images are one long row") {
     for (extent n : {1, 2, 3})
       for (extent w = 1; w <= 20; ++w)
         for (extent s : {1, 2})
-          check_all(problem_of({.n = n, .h = 5, .w = w, .ic = 17, .oc = 40, .sh = s, .sw = s},
+          check_all(problem_from({.n = n, .h = 5, .w = w, .ic = 17, .oc = 40, .sh = s, .sw = s},
                                " | add b:vector | add r:tensor | relu" + std::string(precision)),
                     {.seed = ++seed});
 }
@@ -298,11 +280,11 @@ TEST_CASE(
     "the source in any memory order is refused unless channels are "
     "adjacent; images may be "
     "anywhere") {
-  check_all(problem_of("conv2d(x, w, pad_begin=1x1, pad_end=1x1)", {{2, 5, 6, 7}, {9, 3, 3, 7}},
+  check_all(problem_from("conv2d(x, w, pad_begin=1x1, pad_end=1x1)", {{2, 5, 6, 7}, {9, 3, 3, 7}},
                        {{7, 6 * 14, 14, 1}}));  // image inside of column
-  check_all(problem_of("conv2d(x, w, pad_begin=1x1, pad_end=1x1)", {{2, 5, 6, 7}, {9, 3, 3, 7}},
+  check_all(problem_from("conv2d(x, w, pad_begin=1x1, pad_end=1x1)", {{2, 5, 6, 7}, {9, 3, 3, 7}},
                        {{5 * 6 * 7, 7, 5 * 7, 1}}));  // columns outside of rows
-  check_all(problem_of("conv2d(x, w)", {{2, 5, 6, 7}, {9, 3, 3, 7}}, {{0, 0, 0, 1}}));  // one pixel
+  check_all(problem_from("conv2d(x, w)", {{2, 5, 6, 7}, {9, 3, 3, 7}}, {{0, 0, 0, 1}}));  // one pixel
 }
 
 TEST_CASE("weights in any order and precision pack to the same panels") {
@@ -317,7 +299,7 @@ TEST_CASE("weights in any order and precision pack to the same panels") {
                  .bottom = 1,
                  .left = 1,
                  .right = 1};
-    problem const p = problem_of(v, std::string(precision));
+    problem const p = problem_from(v, std::string(precision));
     auto const k = jit_backend{}.build(p);
     REQUIRE(k.ok());
     std::vector<float> ohwi(37 * 9 * 5), oihw(37 * 9 * 5);
@@ -349,7 +331,7 @@ TEST_CASE("a stride larger than the kernel") {
   check_counts(v, [](extent, extent x) { return x == 0 ? 0.0F : 32.0F; });
   for (auto const& [k, s] : {std::pair<extent, extent>{2, 5}, {3, 4}})
     for (extent pad : {0, 1, 2})
-      check_all(problem_of({.h = 23,
+      check_all(problem_from({.h = 23,
                             .w = 17,
                             .ic = 5,
                             .oc = 33,
@@ -408,7 +390,7 @@ TEST_CASE("few channels in and out, 11x11 with stride 4, images of one pixel") {
     for (extent ic : {1, 2, 3, 4, 5, 7, 15, 17})
       for (extent oc : {1, 2, 3, 4, 5, 7, 15, 17})
         for (extent s : {1, 2}) {
-          check_all(problem_of({.n = 2,
+          check_all(problem_from({.n = 2,
                                 .h = 9,
                                 .w = 10,
                                 .ic = ic,
@@ -423,10 +405,10 @@ TEST_CASE("few channels in and out, 11x11 with stride 4, images of one pixel") {
                                 .right = 1},
                                " | add b:vector" + std::string(precision)),
                     {.seed = ++seed}, true);
-          check_all(problem_of({.ic = ic, .oc = oc, .sh = s, .sw = s}, std::string(precision)),
+          check_all(problem_from({.ic = ic, .oc = oc, .sh = s, .sw = s}, std::string(precision)),
                     {.seed = ++seed});
         }
-    check_all(problem_of({.h = 31,
+    check_all(problem_from({.h = 31,
                           .w = 31,
                           .ic = 64,
                           .oc = 3,
@@ -444,7 +426,7 @@ TEST_CASE("few channels in and out, 11x11 with stride 4, images of one pixel") {
 
 TEST_CASE("padding all around a single pixel: whole rows of outputs without a tap") {
   for (std::string_view precision : precisions)
-    check_all(problem_of({.h = 1,
+    check_all(problem_from({.h = 1,
                           .w = 1,
                           .ic = 3,
                           .oc = 5,
@@ -463,7 +445,7 @@ TEST_CASE("groups of a vector of output channels or more") {
     for (extent groups : {2, 3})
       for (extent in : {1, 3, 8, 16})
         for (extent out : {16, 17, 40})
-          check_all(problem_of({.h = 5,
+          check_all(problem_from({.h = 5,
                                 .w = 9,
                                 .ic = groups * in,
                                 .oc = groups * out,
@@ -506,7 +488,7 @@ TEST_CASE(
                        {isa::avx2, 3, 3, " [bf16]", "5x6:conv:groups:rows"},
                        {isa::avx2, 9, 3, "", ""}}) {
     if (!runs(detected_isa(), r.level)) continue;
-    problem p = problem_of({.h = 5,
+    problem p = problem_from({.h = 5,
                             .w = 9,
                             .ic = 12 * r.in,
                             .oc = 12 * r.out,
@@ -542,7 +524,7 @@ conv random_groups(draw& d) {
 }
 
 bool fills_vectors(problem p) {
-  for (isa level : levels()) {
+  for (isa level : jit_levels()) {
     p.max_isa = level;
     if (!jit_backend{}.supports(p)) return false;
   }
@@ -556,7 +538,7 @@ TEST_CASE("groups of every width: integer data gives the oracle's bits") {
   int taken = 0;
   for (std::uint64_t seed = 1; seed <= 900; ++seed) {
     problem const p =
-        problem_of(random_groups(d), epilogues[seed % 3] + std::string(precisions[seed / 3 % 5]));
+        problem_from(random_groups(d), epilogues[seed % 3] + std::string(precisions[seed / 3 % 5]));
     if (!fills_vectors(p)) continue;
     ++taken;
     check_all(p, {.seed = seed, .values = pattern::integers, .zero_signs = false});
@@ -567,7 +549,7 @@ TEST_CASE("groups of every width: integer data gives the oracle's bits") {
 TEST_CASE("groups of every width: any values, NaN, infinities, any epilogue, all placements") {
   draw d(6);
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
-    problem const p = problem_of(random_groups(d), epilogues[seed % std::size(epilogues)] +
+    problem const p = problem_from(random_groups(d), epilogues[seed % std::size(epilogues)] +
                                                        std::string(precisions[seed / 6 % 5]));
     if (fills_vectors(p)) check_all(p, {.seed = seed, .values = all_patterns[1 + seed % 3]}, true);
   }
@@ -583,7 +565,7 @@ TEST_CASE("groups of strided views: gaps of NaN stay where they are") {
                  image = row * v.h + d({0, 7});
     extent const to = v.oc + d({0, 1, 3}), to_row = to * ow + d({0, 5}),
                  to_image = to_row * oh + d({0, 7});
-    problem const p = problem_of(v.text() + " | add r:tensor" + std::string(precisions[seed % 5]),
+    problem const p = problem_from(v.text() + " | add r:tensor" + std::string(precisions[seed % 5]),
                                  {v.source(), v.weight(), {v.n, oh, ow, v.oc}},
                                  {{image, row, pixel, 1}, {}, {to_image, to_row, to, 1}},
                                  {{to_image, to_row, to, 1}});
@@ -599,7 +581,7 @@ TEST_CASE("groups whose channels fill quads, every stride, and columns beyond wh
       for (extent kw : {1, 2, 3, 7, 8})
         for (extent s : {1, 2, 3})
           check_all(
-              problem_of({.n = 2,
+              problem_from({.n = 2,
                           .h = 5,
                           .w = 23,
                           .ic = groups * width,
@@ -623,7 +605,7 @@ TEST_CASE("groups under wide kernels: more columns than registers hold, more tha
   for (std::string_view precision : precisions)
     for (extent kw : {4, 5, 7, 14, 15, 16, 17})
       for (extent s : {1, 2, 3})
-        check_all(problem_of({.h = 3,
+        check_all(problem_from({.h = 3,
                               .w = 40,
                               .ic = 12,
                               .oc = 12,
@@ -640,7 +622,7 @@ TEST_CASE("groups under wide kernels: more columns than registers hold, more tha
 
 TEST_CASE("blocks of a large image, and dilated 7x7 kernels") {
   for (std::string_view precision : {"", " [bf16]"}) {
-    check_all(problem_of({.h = 40,
+    check_all(problem_from({.h = 40,
                           .w = 300,
                           .ic = 40,
                           .oc = 20,
@@ -652,13 +634,13 @@ TEST_CASE("blocks of a large image, and dilated 7x7 kernels") {
                           .right = 1},
                          std::string(precision)),
               {.values = pattern::integers});
-    check_all(problem_of({.h = 3, .w = 3000, .ic = 70, .oc = 9}, std::string(precision)),
+    check_all(problem_from({.h = 3, .w = 3000, .ic = 70, .oc = 9}, std::string(precision)),
               {.values = pattern::integers});
     check_all(
-        problem_of({.h = 3, .w = 3000, .ic = 70, .oc = 9, .kh = 2, .kw = 2, .sw = 2, .left = 1},
+        problem_from({.h = 3, .w = 3000, .ic = 70, .oc = 9, .kh = 2, .kw = 2, .sw = 2, .left = 1},
                    std::string(precision)),
         {.values = pattern::integers});
-    check_all(problem_of({.n = 2,
+    check_all(problem_from({.n = 2,
                           .h = 20,
                           .w = 21,
                           .ic = 16,
@@ -679,7 +661,7 @@ TEST_CASE("blocks of a large image, and dilated 7x7 kernels") {
 TEST_CASE("many images: blocks of several, and weights that are read once for all") {
   for (std::string_view precision : {"", " [bf16]"})
     for (auto const& [ic, oc] : {std::pair<extent, extent>{16, 70}, {128, 96}})
-      check_all(problem_of({.n = 9,
+      check_all(problem_from({.n = 9,
                             .h = 9,
                             .w = 7,
                             .ic = ic,
@@ -699,7 +681,7 @@ TEST_CASE("every width and kernel: an output extent of 0 is an error, any other 
     for (extent k = 1; k <= 11; ++k) {
       conv const v{.h = 2, .w = w, .ic = 3, .oc = 2, .kw = k, .sw = 1 + k % 3};
       if (v.fits()) {
-        check_all(problem_of(v, " [bf16]"),
+        check_all(problem_from(v, " [bf16]"),
                   {.seed = static_cast<std::uint64_t>(w), .values = pattern::integers});
         continue;
       }
@@ -712,7 +694,7 @@ TEST_CASE("every width and kernel: an output extent of 0 is an error, any other 
 
 TEST_CASE("no images: nothing is done") {
   for (std::string_view precision : precisions)
-    check_all(problem_of({.n = 0, .h = 4, .w = 4, .ic = 3, .oc = 5, .kh = 3, .kw = 3},
+    check_all(problem_from({.n = 0, .h = 4, .w = 4, .ic = 3, .oc = 5, .kh = 3, .kw = 3},
                          std::string(precision)));
 }
 
@@ -724,7 +706,7 @@ TEST_CASE("one kernel serves every number of images, height and width") {
   for (std::string_view precision : precisions)
     for (char const* form : {"pad_begin=1x1, pad_end=1x1", "stride=2x2"})
       for (auto const& [in, out, groups] : {channels{19, 45, 1}, {20, 20, 5}, {18, 18, 6}})
-        for (isa level : levels())
+        for (isa level : jit_levels())
           for (extent k : {1, 3}) {
             chain const c =
                 parse_chain("conv2d(x, w, " + std::string(form) +
@@ -769,9 +751,9 @@ TEST_CASE("parts in any order leave the bits of one piece") {
       {.n = 2, .h = 40, .w = 40, .ic = 64, .oc = 70},
   };
   for (conv const& v : cases)
-    for (isa level : levels())
+    for (isa level : jit_levels())
       for (bool bf16 : {false, true}) {
-        problem p = problem_of(v, bf16 ? " [bf16]" : "");
+        problem p = problem_from(v, bf16 ? " [bf16]" : "");
         p.max_isa = level;
         void const* const data = bf16 ? static_cast<void const*>(narrow.data()) : values.data();
         auto const same = [&]<class T>(T const*) {
@@ -791,10 +773,10 @@ TEST_CASE("a chain too long for one copy per pixel gets its epilogue in a loop")
   for (int i = 0; i < 12; ++i) text += i % 2 == 0 ? " | gelu_erf" : " | mish";
   conv const v{.h = 4, .w = 13, .ic = 4, .oc = 50, .kh = 3, .kw = 3, .top = 1, .left = 1};
   for (std::string_view precision : {"", " [bf16]"})
-    check_all(problem_of(v, text + std::string(precision)), {.values = pattern::integers});
+    check_all(problem_from(v, text + std::string(precision)), {.values = pattern::integers});
   std::string many = "";
   for (int i = 0; i < 20; ++i) many += " | add r" + std::to_string(i) + ":tensor";
-  check_all(problem_of(v, many));
+  check_all(problem_from(v, many));
 }
 
 TEST_CASE("addends of every broadcast shape") {
@@ -818,7 +800,7 @@ TEST_CASE("addends of every broadcast shape") {
         conv u = v;
         u.kh = u.kw = k;
         if (k == 1) u.top = u.bottom = u.left = u.right = 0;
-        check_all(problem_of(u.text() + " | add r:tensor" + std::string(precision),
+        check_all(problem_from(u.text() + " | add r:tensor" + std::string(precision),
                              {u.source(), u.weight(), dims}),
                   {.seed = ++seed});
       }
@@ -845,17 +827,17 @@ TEST_CASE("what is refused is refused with a sentence") {
     CHECK(v.reason.starts_with("sinter: "));
     CHECK_FALSE(jit.build(p).ok());
   };
-  refused(problem_of("conv2d(x, w)", {{1, 4, 4, 3}, {5, 3, 3, 3}}, {{48, 4, 1, 16}}),
+  refused(problem_from("conv2d(x, w)", {{1, 4, 4, 3}, {5, 3, 3, 3}}, {{48, 4, 1, 16}}),
           "operand 'x' has the stride 16 along its channels");
-  refused(problem_of("conv2d(x, w)", {{1, 4, 4, 3}, {5, 3, 3, 3}}, {}, {{20, 2, 1, 4}}),
+  refused(problem_from("conv2d(x, w)", {{1, 4, 4, 3}, {5, 3, 3, 3}}, {}, {{20, 2, 1, 4}}),
           "output 'out' has the stride 4");
-  refused(problem_of("conv2d(x, w) | add r:tensor", {{1, 4, 4, 3}, {5, 3, 3, 3}, {1, 2, 2, 5}},
+  refused(problem_from("conv2d(x, w) | add r:tensor", {{1, 4, 4, 3}, {5, 3, 3, 3}, {1, 2, 2, 5}},
                      {{}, {}, {20, 2, 1, 4}}),
           "operand 'r'");
-  refused(problem_of("conv2d(x, w:tensor)", {{1, 4, 4, 3}, {5, 3, 3, 3}}),
+  refused(problem_from("conv2d(x, w:tensor)", {{1, 4, 4, 3}, {5, 3, 3, 3}}),
           "operand 'w' of conv2d is a tensor");
-  refused(problem_of("conv2d(x, w, groups=2)", {{1, 5, 5, 80}, {2, 3, 3, 40}}),
+  refused(problem_from("conv2d(x, w, groups=2)", {{1, 5, 5, 80}, {2, 3, 3, 40}}),
           "2 groups of 40 input and 1 output channels would fill 1 of");
-  refused(problem_of("conv1d(x, w)", {{1, 5, 4}, {4, 3, 4}}), "conv1d");
-  refused(problem_of("conv3d(x, w)", {{1, 5, 5, 5, 4}, {4, 3, 3, 3, 4}}), "conv3d");
+  refused(problem_from("conv1d(x, w)", {{1, 5, 4}, {4, 3, 4}}), "conv1d");
+  refused(problem_from("conv3d(x, w)", {{1, 5, 5, 5, 4}, {4, 3, 3, 3, 4}}), "conv3d");
 }

@@ -14,12 +14,15 @@
 #include <sinter/plan/resolve.hpp>
 
 #include "support/check_backend.hpp"
+#include "support/levels.hpp"
 #include "support/skip.hpp"
 
 using namespace sinter;
 using namespace sinter_test;
 
 namespace {
+
+using sinter_test::problem_from;  // beside the overload of this file
 
 constexpr std::string_view precisions[] = {"",
                                            " [bf16]",
@@ -32,13 +35,6 @@ constexpr std::string_view precisions[] = {"",
 bool flushes(isa level, std::string_view precision) {
   return includes(level, isa::avx512_bf16) && precision.starts_with(" [bf16") &&
          !precision.starts_with(" [bf16 f32");
-}
-
-std::vector<isa> levels() {
-  std::vector<isa> found;
-  for (isa level : {isa::avx2, isa::avx512, isa::avx512_bf16})
-    if (runs(detected_isa(), level)) found.push_back(level);
-  return found;
 }
 
 struct depthwise {
@@ -66,29 +62,15 @@ depthwise same(extent n, extent h, extent w, extent c, extent k, extent stride =
   return {n, h, w, c, k, k, stride, stride, 1, 1, p, p, p, p};
 }
 
-problem problem_of(std::string const& text, std::vector<shape> const& dims,
-                   std::vector<strides> const& layouts = {},
-                   std::vector<strides> const& output_strides = {}) {
-  chain const c = parse_chain(text).value();
-  std::vector<operand_spec> specs(c.operands.size());
-  for (std::size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i].empty()) continue;
-    specs[i] = dense_desc(c.operands[i].type, dims[i]);
-    if (i < layouts.size() && !layouts[i].empty()) specs[i]->strides = layouts[i];
-  }
-  auto p = make_problem(c, specs, output_strides);
-  if (!p.ok()) FAIL(p.error().message);
-  return p.value();
-}
-problem problem_of(depthwise const& v, std::string const& steps) {
-  return problem_of(v.text() + steps, {v.source(), v.weight()});
+problem problem_from(depthwise const& v, std::string const& steps) {
+  return problem_from(v.text() + steps, {v.source(), v.weight()});
 }
 
 /// Runs on every level; every kernel must be a depthwise one of the level that was asked for.
 void check_all(problem p, check_options options = {}, bool everywhere = false) {
   jit_backend const jit;
   pattern const wanted = options.values;
-  for (isa level : levels()) {
+  for (isa level : jit_levels()) {
     p.max_isa = level;
     auto const k = jit.build(p);
     REQUIRE_MESSAGE(k.ok(), k.error().message);
@@ -164,7 +146,7 @@ TEST_CASE(
   draw d(1);
   for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
     depthwise const v = random_depthwise(d);
-    problem const p = problem_of(
+    problem const p = problem_from(
         v, epilogues[seed % 3] + std::string(precisions[seed / 3 % std::size(precisions)]));
     check_all(p, {.seed = seed, .values = pattern::integers, .zero_signs = false});
   }
@@ -174,7 +156,7 @@ TEST_CASE("any values, any epilogue") {
   draw d(2);
   for (std::uint64_t seed = 1; seed <= 700; ++seed) {
     depthwise const v = random_depthwise(d);
-    problem const p = problem_of(v, epilogues[seed % std::size(epilogues)] +
+    problem const p = problem_from(v, epilogues[seed % std::size(epilogues)] +
                                         std::string(precisions[seed / 7 % std::size(precisions)]));
     check_all(p, {.seed = seed, .values = all_patterns[1 + seed % 3]});
   }
@@ -186,20 +168,20 @@ TEST_CASE("taps outside are not multiplied: infinities and NaN") {
   draw d(3);
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {
     depthwise const v = random_depthwise(d);
-    check_all(problem_of(v, std::string(precisions[seed % std::size(precisions)])),
+    check_all(problem_from(v, std::string(precisions[seed % std::size(precisions)])),
               {.seed = seed, .values = seed % 2 == 0 ? pattern::specials : pattern::nan_rows});
   }
 }
 
 TEST_CASE("a row of NaN, a column of NaN: no output beyond its taps is one") {
-  for (isa level : levels())
+  for (isa level : jit_levels())
     for (bool narrow : {false, true})
       for (extent c : {16, 24, 32, 48})
         for (extent k : {2, 3, 5})
           for (bool across : {false, true})
             for (extent where : {0, 3, 10}) {
               depthwise const v = same(1, 11, 11, c, k);
-              problem p = problem_of(v, narrow ? " [bf16 bf16 f32 f32 f32 f32]" : "");
+              problem p = problem_from(v, narrow ? " [bf16 bf16 f32 f32 f32 f32]" : "");
               p.max_isa = level;
               auto const kernel = jit_backend{}.build(p);
               REQUIRE(kernel.ok());
@@ -242,7 +224,7 @@ TEST_CASE("strided views: gaps of NaN stay where they are") {
     extent const to = v.c + d({0, 1, 3}), to_row = to * ow + d({0, 5}),
                  to_image = to_row * oh + d({0, 7});
     check_all(
-        problem_of(
+        problem_from(
             v.text() + " | add r:tensor" + std::string(precisions[seed % std::size(precisions)]),
             {v.source(), v.weight(), {v.n, oh, ow, v.c}},
             {{image, row, pixel, 1}, {}, {to_image, to_row, to, 1}}, {{to_image, to_row, to, 1}}),
@@ -253,7 +235,7 @@ TEST_CASE("strided views: gaps of NaN stay where they are") {
 TEST_CASE("every number of channels from 2 to 70") {
   for (std::string_view precision : precisions)
     for (extent c = 2; c <= 70; ++c)
-      check_all(problem_of(same(1, 4, 9, c, 3), " | add b:vector" + std::string(precision)),
+      check_all(problem_from(same(1, 4, 9, c, 3), " | add b:vector" + std::string(precision)),
                 {.seed = static_cast<std::uint64_t>(c)}, true);
 }
 
@@ -262,7 +244,7 @@ TEST_CASE("every width against 3x3 and 5x5: borders of each kind") {
     for (extent w = 1; w <= 45; ++w)
       for (extent k : {3, 5})
         for (extent stride : {1, 2})
-          check_all(problem_of(same(1, 3, w, w % 2 == 0 ? 17 : 40, k, stride),
+          check_all(problem_from(same(1, 3, w, w % 2 == 0 ? 17 : 40, k, stride),
                                " | add b:vector | clip(0, 6)" + std::string(precision)),
                     {.seed = static_cast<std::uint64_t>(w), .values = pattern::integers});
 }
@@ -271,10 +253,10 @@ TEST_CASE("long kernel rows go in pieces; far strides and dilations; outputs wit
   std::uint64_t seed = 0;
   for (std::string_view precision : precisions) {
     for (extent kw : {8, 9, 17, 31, 64})
-      check_all(problem_of({.h = 2, .w = 80, .c = 35, .kh = 2, .kw = kw, .left = 30, .right = 3},
+      check_all(problem_from({.h = 2, .w = 80, .c = 35, .kh = 2, .kw = kw, .left = 30, .right = 3},
                            " | add b:vector" + std::string(precision)),
                 {.seed = ++seed, .values = pattern::integers});
-    check_all(problem_of({.h = 5,
+    check_all(problem_from({.h = 5,
                           .w = 90,
                           .c = 20,
                           .kh = 3,
@@ -288,7 +270,7 @@ TEST_CASE("long kernel rows go in pieces; far strides and dilations; outputs wit
                           .right = 29},
                          std::string(precision)),
               {.seed = ++seed, .values = pattern::integers});
-    check_all(problem_of({.n = 2,
+    check_all(problem_from({.n = 2,
                           .h = 1,
                           .w = 1,
                           .c = 37,
@@ -300,7 +282,7 @@ TEST_CASE("long kernel rows go in pieces; far strides and dilations; outputs wit
                           .right = 3},
                          " | add b:vector" + std::string(precision)),
               {.seed = ++seed});
-    check_all(problem_of({.h = 40, .w = 3, .c = 6, .kh = 31, .kw = 1, .top = 20, .bottom = 12},
+    check_all(problem_from({.h = 40, .w = 3, .c = 6, .kh = 31, .kw = 1, .top = 20, .bottom = 12},
                          std::string(precision)),
               {.seed = ++seed, .values = pattern::integers});
   }
@@ -310,7 +292,7 @@ TEST_CASE("no two taps of a block share a column: the longest code still fits") 
   std::uint64_t seed = 0;
   for (std::string_view precision : precisions)
     for (extent kw : {9, 18, 32, 64})
-      check_all(problem_of({.h = 3,
+      check_all(problem_from({.h = 3,
                             .w = 3 * kw + 30,
                             .c = 57,
                             .kh = 3,
@@ -327,13 +309,13 @@ TEST_CASE("no two taps of a block share a column: the longest code still fits") 
 
 TEST_CASE("rows of a large image go through all channels some at a time") {
   for (std::string_view precision : {"", " [bf16]"})
-    check_all(problem_of(same(2, 40, 60, 150, 3), " | add r:tensor" + std::string(precision)),
+    check_all(problem_from(same(2, 40, 60, 150, 3), " | add r:tensor" + std::string(precision)),
               {.values = pattern::integers});
 }
 
 TEST_CASE("weights in any order and precision pack to the same panels") {
   for (std::string_view precision : {"", " [bf16]"}) {
-    problem const p = problem_of(same(1, 6, 7, 37, 3), std::string(precision));
+    problem const p = problem_from(same(1, 6, 7, 37, 3), std::string(precision));
     auto const k = jit_backend{}.build(p);
     REQUIRE(k.ok());
     std::vector<float> ohwi(37 * 9), hwo(37 * 9);
@@ -360,7 +342,7 @@ TEST_CASE("weights in any order and precision pack to the same panels") {
 
 TEST_CASE("no images: nothing is done") {
   for (std::string_view precision : precisions)
-    check_all(problem_of(same(0, 4, 4, 20, 3), std::string(precision)));
+    check_all(problem_from(same(0, 4, 4, 20, 3), std::string(precision)));
 }
 
 TEST_CASE("one kernel serves every number of images, height and width") {
@@ -369,7 +351,7 @@ TEST_CASE("one kernel serves every number of images, height and width") {
     for (char const* form :
          {"conv2d(x, w, pad_begin=1x1, pad_end=1x1, groups=45)", "conv2d(x, w, groups=45)",
           "conv2d(x, w, stride=2x2, pad_begin=1x2, pad_end=0x1, groups=45)"})
-      for (isa level : levels())
+      for (isa level : jit_levels())
         for (extent k : {1, 3}) {
           chain const c = parse_chain(form + std::string(" | add b:vector | add r:tensor | relu") +
                                       std::string(precision))
@@ -399,9 +381,9 @@ TEST_CASE("one kernel serves every number of images, height and width") {
 
 TEST_CASE("images, widths and heights that are known share one kernel") {
   jit_backend const jit;
-  REQUIRE(jit.build(problem_of(same(1, 14, 14, 64, 3), " | relu")).ok());
+  REQUIRE(jit.build(problem_from(same(1, 14, 14, 64, 3), " | relu")).ok());
   auto const generated = jit::process_cache().counters().generated;
-  REQUIRE(jit.build(problem_of(same(3, 9, 28, 96, 3), " | relu")).ok());
+  REQUIRE(jit.build(problem_from(same(3, 9, 28, 96, 3), " | relu")).ok());
   CHECK(jit::process_cache().counters().generated == generated);
 }
 
@@ -409,7 +391,7 @@ TEST_CASE("parts leave the very bits of a whole call, in any order") {
   for (std::string_view precision : {"", " [bf16 bf16 f32 f32 f32 f32]"})
     for (extent n : {1, 3}) {
       depthwise const v = same(n, 57, 61, 72, 3);
-      problem const p = problem_of(v, " | swish" + std::string(precision));
+      problem const p = problem_from(v, " | swish" + std::string(precision));
       auto const k = jit_backend{}.build(p);
       REQUIRE(k.ok());
       auto const in = static_cast<std::size_t>(element_count(v.source())),
@@ -445,7 +427,7 @@ TEST_CASE("parts leave the very bits of a whole call, in any order") {
 }
 
 TEST_CASE("a small image is not cut") {
-  problem const p = problem_of(same(1, 7, 7, 32, 3), "");
+  problem const p = problem_from(same(1, 7, 7, 32, 3), "");
   auto const k = jit_backend{}.build(p);
   REQUIRE(k.ok());
   auto const call = (*k)->make_invocation();
@@ -468,14 +450,14 @@ TEST_CASE("long chains get their epilogue in a loop") {
   for (int i = 0; i < 20; ++i) many += " | add r" + std::to_string(i) + ":tensor";
   depthwise const v = same(1, 4, 15, 40, 3);
   for (std::string_view precision : {"", " [bf16]"}) {
-    check_all(problem_of(v, long_text + std::string(precision)), {.values = pattern::integers});
-    check_all(problem_of(v, many + std::string(precision)));
+    check_all(problem_from(v, long_text + std::string(precision)), {.values = pattern::integers});
+    check_all(problem_from(v, many + std::string(precision)));
   }
 }
 
 TEST_CASE("several outputs") {
   for (std::string_view precision : {"", " [bf16]"})
-    check_all(problem_of(same(2, 5, 9, 40, 3),
+    check_all(problem_from(same(2, 5, 9, 40, 3),
                          " | add b:vector | relu -> sum=%1, out=%2" + std::string(precision)),
               {.values = pattern::integers});
 }
@@ -487,7 +469,7 @@ TEST_CASE("addends of every broadcast shape") {
        {shape{18}, shape{3, 1, 1, 1}, shape{5, 1, 1}, shape{6, 1}, shape{1, 5, 6, 1},
         shape{3, 1, 6, 18}, shape{3, 5, 1, 18}, shape{1, 1, 1, 18}})
     for (std::string_view precision : {"", " [bf16]"})
-      check_all(problem_of(v.text() + " | add r:tensor" + std::string(precision),
+      check_all(problem_from(v.text() + " | add r:tensor" + std::string(precision),
                            {v.source(), v.weight(), dims}),
                 {.seed = ++seed});
 }
@@ -501,14 +483,14 @@ TEST_CASE("what is refused is refused with a sentence") {
     CHECK(v.reason.starts_with("sinter: "));
     CHECK_FALSE(jit.build(p).ok());
   };
-  refused(problem_of("conv2d(x, w, groups=3)", {{1, 4, 4, 3}, {3, 3, 3, 1}}, {{48, 4, 1, 16}}),
+  refused(problem_from("conv2d(x, w, groups=3)", {{1, 4, 4, 3}, {3, 3, 3, 1}}, {{48, 4, 1, 16}}),
           "operand 'x' has the stride 16 along its channels");
-  refused(problem_of("conv2d(x, w, groups=3)", {{1, 4, 4, 3}, {3, 3, 3, 1}}, {}, {{12, 2, 1, 4}}),
+  refused(problem_from("conv2d(x, w, groups=3)", {{1, 4, 4, 3}, {3, 3, 3, 1}}, {}, {{12, 2, 1, 4}}),
           "output 'out' has the stride 4");
-  refused(problem_of("conv2d(x, w:tensor, groups=3)", {{1, 4, 4, 3}, {3, 3, 3, 1}}),
+  refused(problem_from("conv2d(x, w:tensor, groups=3)", {{1, 4, 4, 3}, {3, 3, 3, 1}}),
           "operand 'w' of conv2d is a tensor");
-  refused(problem_of("conv2d(x, w, groups=3)", {{1, 4, 70, 3}, {3, 3, 65, 1}}),
+  refused(problem_from("conv2d(x, w, groups=3)", {{1, 4, 70, 3}, {3, 3, 65, 1}}),
           "depthwise kernel rows of 65 taps; at most 64 are generated");
-  refused(problem_of("conv2d(x, w, stride=2097152, groups=3)", {{1, 4, 4, 3}, {3, 3, 3, 1}}),
+  refused(problem_from("conv2d(x, w, stride=2097152, groups=3)", {{1, 4, 4, 3}, {3, 3, 3, 1}}),
           "a depthwise stride or dilation of 2097152");
 }

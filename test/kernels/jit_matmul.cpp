@@ -12,6 +12,7 @@
 #include <sinter/plan/resolve.hpp>
 
 #include "support/check_backend.hpp"
+#include "support/levels.hpp"
 #include "support/random_chain.hpp"
 #include "support/skip.hpp"
 
@@ -22,29 +23,6 @@ namespace {
 
 constexpr std::string_view precisions[] = {"", " [bf16]", " [f16]", " [bf16 bf16 f32 f32 f32 f32]",
                                            " [f32 bf16 f32 f32 f32 f32]"};
-
-std::vector<isa> levels() {
-  std::vector<isa> found;
-  for (isa level : {isa::avx2, isa::avx512, isa::avx512_bf16})
-    if (runs(detected_isa(), level)) found.push_back(level);
-  return found;
-}
-
-/// A problem from a chain's text and the extents of its first operands.
-problem problem_of(std::string const& text, std::vector<shape> const& dims,
-                   std::vector<strides> const& layouts = {},
-                   std::vector<strides> const& output_strides = {}) {
-  chain const c = parse_chain(text).value();
-  std::vector<operand_spec> specs(c.operands.size());
-  for (std::size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i].empty()) continue;
-    specs[i] = dense_desc(c.operands[i].type, dims[i]);
-    if (i < layouts.size() && !layouts[i].empty()) specs[i]->strides = layouts[i];
-  }
-  auto p = make_problem(c, specs, output_strides);
-  if (!p.ok()) FAIL(p.error().message);
-  return p.value();
-}
 
 /// An emitter's short form stands where its value is only stored as bf16; oracle bounds count in units of 8 * 2^-24.
 accuracy promised(problem const& p, isa level) {
@@ -58,7 +36,7 @@ accuracy promised(problem const& p, isa level) {
 /// Runs on every level, from both ends of a page; every kernel must be of the level that was asked for.
 void check_all(problem p, check_options options = {}) {
   jit_backend const jit;
-  for (isa level : levels()) {
+  for (isa level : jit_levels()) {
     p.max_isa = level;
     auto const k = jit.build(p);
     REQUIRE_MESSAGE(k.ok(), k.error().message);
@@ -116,7 +94,7 @@ TEST_CASE("random matmul chains agree with the oracle on every level") {
   int taken = 0, refused = 0;
   for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
     random_case c = make_random_case(seed, o);
-    for (isa level : levels()) {
+    for (isa level : jit_levels()) {
       c.p.max_isa = level;
       check_options options{.seed = seed,
                             .where = all_placements[seed % std::size(all_placements)],
@@ -139,7 +117,7 @@ TEST_CASE("random matmul chains agree with the oracle on every level") {
 
 // On normal numbers, zeros and infinities the widening path gives the bits of VDPBF16PS: the odd product first.
 TEST_CASE("bf16 pairs and widened bf16 give the same bits") {
-  if (levels().back() != isa::avx512_bf16) SINTER_SKIP("this CPU has no AVX512-BF16");
+  if (jit_levels().back() != isa::avx512_bf16) SINTER_SKIP("this CPU has no AVX512-BF16");
   std::mt19937_64 random(1);
   for (extent k : {1, 2, 3, 64, 77, 500})
     for (extent m : {1, 2, 3, 8, 11})
@@ -157,7 +135,7 @@ TEST_CASE("bf16 pairs and widened bf16 give the same bits") {
           }
         for (isa level : {isa::avx512, isa::avx512_bf16}) {
           problem p =
-              problem_of("matmul(x, w:tensor) [bf16 bf16 f32 f32 f32 f32]", {{m, k}, {k, 40}});
+              problem_from("matmul(x, w:tensor) [bf16 bf16 f32 f32 f32 f32]", {{m, k}, {k, 40}});
           p.max_isa = level;
           out.push_back(run_dense<float>(p, {x.data(), w.data()}));
         }
@@ -171,7 +149,7 @@ TEST_CASE("every M, N and K up to two tiles and a rest") {
   for (std::string_view precision : precisions)
     for (extent m : {1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 16, 17, 23})
       for (extent n : {1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 65})
-        check_all(problem_of("matmul(x, w) | add b:vector" + std::string(precision),
+        check_all(problem_from("matmul(x, w) | add b:vector" + std::string(precision),
                              {{m, (m * 7 + n * 3) % 71}, {(m * 7 + n * 3) % 71, n}}),
                   {.seed = ++seed, .values = pattern::integers});
 }
@@ -181,16 +159,16 @@ TEST_CASE("K of any size, in code of bounded size") {
   for (std::string_view precision : precisions)
     for (extent k : {0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 33, 127, 128, 1000, 4097})
       for (extent m : {1, 2, 8, 11})
-        check_all(problem_of("matmul(x, w) | relu" + std::string(precision), {{m, k}, {k, 19}}),
+        check_all(problem_from("matmul(x, w) | relu" + std::string(precision), {{m, k}, {k, 19}}),
                   {.seed = ++seed});
 }
 
 TEST_CASE("more rows than one block takes, in place and copied") {
   for (std::string_view precision : precisions) {
-    check_all(problem_of("matmul(x, w) | add r:tensor" + std::string(precision),
+    check_all(problem_from("matmul(x, w) | add r:tensor" + std::string(precision),
                          {{70, 9001}, {9001, 3}, {70, 3}}),
               {.seed = 1, .values = pattern::integers});
-    check_all(problem_of("matmul(x, w) | add r:tensor" + std::string(precision),
+    check_all(problem_from("matmul(x, w) | add r:tensor" + std::string(precision),
                          {{2, 35, 20011}, {20011, 3}, {2, 35, 1}}),
               {.seed = 2, .values = pattern::integers});
   }
@@ -202,9 +180,9 @@ TEST_CASE("rows of NaN and gaps of NaN stay where they are") {
     for (extent k : {33, 34, 40, 47, 48, 49, 63, 65, 95, 97, 129})
       for (extent gap : {0, 1, 11})
         check_all(
-            problem_of("matmul(x, w)" + std::string(precision), {{9, k}, {k, 64}}, {{k + gap, 1}}),
+            problem_from("matmul(x, w)" + std::string(precision), {{9, k}, {k, 64}}, {{k + gap, 1}}),
             {.seed = static_cast<std::uint64_t>(k), .values = pattern::nan_rows});
-  check_all(problem_of("matmul(x, w:tensor) [bf16]", {{3, 32, 33}, {3, 33, 64}}),
+  check_all(problem_from("matmul(x, w:tensor) [bf16]", {{3, 32, 33}, {3, 33, 64}}),
             {.values = pattern::nan_rows});
 }
 
@@ -216,10 +194,10 @@ TEST_CASE("leading dimensions and transposed operands, first and second") {
         std::string const text = std::string("matmul(x, w") + (tensor ? ":tensor" : "") +
                                  (ts ? ", transposed_src" : "") +
                                  (tw ? ", transposed_weight" : "") + ")" + std::string(precision);
-        check_all(problem_of(
+        check_all(problem_from(
             text, {ts ? shape{36, 20} : shape{20, 36}, tw ? shape{108, 36} : shape{36, 108}},
             {{64, 1}, {112, 1}}, {{112, 1}}));
-        check_all(problem_of(
+        check_all(problem_from(
             text, {ts ? shape{36, 20} : shape{20, 36}, tw ? shape{108, 36} : shape{36, 108}},
             {{1, 40}, {1, 120}}));
       }
@@ -234,7 +212,7 @@ TEST_CASE("strides of axes of extent 1 mean nothing") {
           auto const layout = [&](extent rows, extent columns) {
             return strides{rows == 1 ? s : columns == 1 ? 1 : columns, columns == 1 ? s : 1};
           };
-          check_all(problem_of("matmul(x, w:tensor) | add r:tensor", {{m, k}, {k, n}, {m, n}},
+          check_all(problem_from("matmul(x, w:tensor) | add r:tensor", {{m, k}, {k, n}, {m, n}},
                                {layout(m, k), layout(k, n), layout(m, n)}, {layout(m, n)}));
         }
 }
@@ -242,13 +220,13 @@ TEST_CASE("strides of axes of extent 1 mean nothing") {
 // Order of steps, and addends of every shape: M = N hides a bias taken for a column.
 TEST_CASE("steps in written order and addends where they belong") {
   std::vector<float> const zero(16, 0.0F);
-  problem p = problem_of("matmul(x, w) | add 2 | sigmoid", {{4, 4}, {4, 4}});
+  problem p = problem_from("matmul(x, w) | add 2 | sigmoid", {{4, 4}, {4, 4}});
   CHECK(run_f32(p, {zero, zero})[5] == doctest::Approx(0.880797));
-  p = problem_of("matmul(x, w) | sigmoid | add 2", {{4, 4}, {4, 4}});
+  p = problem_from("matmul(x, w) | sigmoid | add 2", {{4, 4}, {4, 4}});
   CHECK(run_f32(p, {zero, zero})[5] == 2.5F);
   std::vector<float> const addend{0, 10, 20, 30};
   for (shape const& dims : {shape{4}, shape{1, 4}, shape{4, 1}, shape{1, 1}}) {
-    p = problem_of("matmul(x, w) | add r:tensor", {{4, 4}, {4, 4}, dims});
+    p = problem_from("matmul(x, w) | add r:tensor", {{4, 4}, {4, 4}, dims});
     std::vector<float> const out = run_f32(p, {zero, zero, addend});
     for (std::size_t i = 0; i < 16; ++i) {
       std::size_t const at = dims == shape{4, 1} ? i / 4 : dims == shape{1, 1} ? 0 : i % 4;
@@ -257,7 +235,7 @@ TEST_CASE("steps in written order and addends where they belong") {
   }
   for (shape const& dims :
        {shape{128, 1}, shape{32, 1, 1}, shape{12}, shape{32, 128, 12}, shape{32, 1, 12}})
-    check_all(problem_of("matmul(x, w) | add r:tensor", {{32, 128, 3}, {3, 12}, dims}));
+    check_all(problem_from("matmul(x, w) | add r:tensor", {{32, 128, 3}, {3, 12}, dims}));
 }
 
 TEST_CASE("pairs of steps in every order") {
@@ -268,8 +246,8 @@ TEST_CASE("pairs of steps in every order") {
       std::string const a = first, b = second;
       std::string const text =
           "matmul(x, w) | " + a + " | " + (a == b && a == "add r:tensor" ? "add r2:tensor" : b);
-      check_all(problem_of(text, {{5, 3}, {3, 7}}));
-      check_all(problem_of(text + " [bf16]", {{9, 3}, {3, 37}}));
+      check_all(problem_from(text, {{5, 3}, {3, 7}}));
+      check_all(problem_from(text + " [bf16]", {{9, 3}, {3, 37}}));
     }
 }
 
@@ -285,12 +263,12 @@ TEST_CASE("a batch on either side, and addends that see it") {
                                       {shape{4, 1, 7}, shape{7, 9}},
                                       {shape{2, 3, 1, 7}, shape{7, 40}}})
       for (int addend = 0; addend < 4; ++addend) {
-        problem p = problem_of("matmul(x, " + std::string(w) + ")", {src, weight});
+        problem p = problem_from("matmul(x, " + std::string(w) + ")", {src, weight});
         shape dims = p.domain;
         if (addend % 2 == 1) dims[dims.ssize() - 2] = 1;
         if (addend / 2 == 1) dims[0] = 1;
         for (std::string_view precision : {"", " [bf16]"})
-          check_all(problem_of("matmul(x, " + std::string(w) + ") | add r:tensor | relu" +
+          check_all(problem_from("matmul(x, " + std::string(w) + ") | add r:tensor | relu" +
                                    std::string(precision),
                                {src, weight, dims}),
                     {.seed = ++seed});
@@ -302,7 +280,7 @@ TEST_CASE("extents of zero: nothing is done, or the steps alone") {
     for (std::string_view transposed : {"", ", transposed_src, transposed_weight"}) {
       bool const t = !transposed.empty();
       auto const run = [&](extent m, extent k, extent n) {
-        check_all(problem_of("matmul(x, w" + std::string(transposed) + ") | add b:vector | relu" +
+        check_all(problem_from("matmul(x, w" + std::string(transposed) + ") | add b:vector | relu" +
                                  std::string(precision),
                              {t ? shape{k, m} : shape{m, k}, t ? shape{n, k} : shape{k, n}}));
       };
@@ -311,8 +289,8 @@ TEST_CASE("extents of zero: nothing is done, or the steps alone") {
       run(4, 0, 3);
       run(0, 0, 0);
     }
-  check_all(problem_of("matmul(x, w:tensor)", {{0, 2, 3}, {0, 3, 4}}));
-  problem const p = problem_of("matmul(x, w) | add b:vector | relu", {{2, 0}, {0, 3}});
+  check_all(problem_from("matmul(x, w:tensor)", {{0, 2, 3}, {0, 3, 4}}));
+  problem const p = problem_from("matmul(x, w) | add b:vector | relu", {{2, 0}, {0, 3}});
   CHECK(run_f32(p, {{}, {}, {1, -2, 3}}) == std::vector<float>{1, 0, 3, 1, 0, 3});
 }
 
@@ -323,11 +301,11 @@ TEST_CASE("one-hot rows pick rows of B") {
       for (bool transposed : {false, true})
         for (extent n : {5, 31, 50})
           check_all(
-              problem_of("matmul(x, " + std::string(w) +
+              problem_from("matmul(x, " + std::string(w) +
                              (transposed ? ", transposed_weight)" : ")") + std::string(precision),
                          {{13, 13}, transposed ? shape{n, 13} : shape{13, n}}),
               {.values = pattern::integers});
-  problem p = problem_of("matmul(x, w)", {{13, 13}, {13, 50}});
+  problem p = problem_from("matmul(x, w)", {{13, 13}, {13, 50}});
   std::vector<float> one_hot(13 * 13, 0.0F), b(13 * 50);
   for (std::size_t i = 0; i < 13; ++i) one_hot[i * 14] = 1;
   for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i / 50 * 100 + i % 50);
@@ -340,16 +318,16 @@ TEST_CASE("a second operand that is no weight is packed in the call, whatever it
     for (std::string_view transposed : {"", ", transposed_weight"})
       for (extent k : {1, 2, 15, 16, 17, 31, 32, 33, 50, 64, 67})
         for (extent n : {1, 15, 16, 17, 31, 32, 33, 49, 64, 81})
-          check_all(problem_of("matmul(x, w:tensor" + std::string(transposed) + ")" +
+          check_all(problem_from("matmul(x, w:tensor" + std::string(transposed) + ")" +
                                    std::string(precision),
                                {{17, k}, transposed.empty() ? shape{k, n} : shape{n, k}}),
                     {.seed = ++seed, .values = pattern::integers});
 }
 
 TEST_CASE("sums of bf16 are f32: 4096 ones are 4096") {
-  for (isa level : levels())
+  for (isa level : jit_levels())
     for (extent m : {1, 3, 9}) {
-      problem p = problem_of("matmul(x, w) [bf16 bf16 f32 f32 f32 f32]", {{m, 4096}, {4096, 33}});
+      problem p = problem_from("matmul(x, w) [bf16 bf16 f32 f32 f32 f32]", {{m, 4096}, {4096, 33}});
       p.max_isa = level;
       std::vector<bfloat16> const ones(static_cast<std::size_t>(4096 * 33), to_bfloat16(1));
       std::vector<float> const out = run_dense<float>(p, {ones.data(), ones.data()});
@@ -360,7 +338,7 @@ TEST_CASE("sums of bf16 are f32: 4096 ones are 4096") {
 TEST_CASE("one kernel serves every number of rows") {
   jit_backend const jit;
   for (std::string_view precision : precisions)
-    for (isa level : levels()) {
+    for (isa level : jit_levels()) {
       chain const c = parse_chain("matmul(x, w) | add b:vector | add r:tensor | gelu_tanh" +
                                   std::string(precision))
                           .value();
@@ -388,13 +366,13 @@ TEST_CASE("code does not grow with K or N, and stays small for long chains") {
   jit_backend const jit;
   std::string text = "matmul(x, w) | add b:vector";
   for (int i = 0; i < 12; ++i) text += i % 2 == 0 ? " | gelu_erf" : " | mish";
-  for (isa level : levels())
+  for (isa level : jit_levels())
     for (std::string_view precision : {"", " [bf16]"}) {
       std::size_t sizes[4] = {};
       std::string implementations[4];
       for (int i = 0; i < 4; ++i) {
         extent const k = std::array{512, 4096, 16384, 65536}[static_cast<std::size_t>(i)];
-        problem p = problem_of(text + std::string(precision), {{128, k}, {k, 16384}});
+        problem p = problem_from(text + std::string(precision), {{128, k}, {k, 16384}});
         p.max_isa = level;
         jit::process_cache().clear();
         auto const before = jit::code_memory::process().used().bytes;
@@ -434,16 +412,16 @@ TEST_CASE("code is generated once and shared by all shapes that it serves") {
   jit_backend const jit;
   auto const generated = [] { return jit::process_cache().counters().generated; };
   auto const before = generated();
-  problem first = problem_of("matmul(x, w) | add b:vector | elu(0.3125)", {{16, 21}, {21, 64}});
+  problem first = problem_from("matmul(x, w) | add b:vector | elu(0.3125)", {{16, 21}, {21, 64}});
   REQUIRE(jit.build(first).ok());
   CHECK(generated() == before + 1);
   for (auto const& [m, n, text] : {std::tuple{32, 64, "matmul(x, w) | add b:vector | elu(0.3125)"},
                                    {16, 128, "matmul(y, v) | add c:vector | elu(0.3125)"}}) {
-    REQUIRE(jit.build(problem_of(text, {{m, 21}, {21, n}})).ok());
+    REQUIRE(jit.build(problem_from(text, {{m, 21}, {21, n}})).ok());
     CHECK(generated() == before + 1);
   }
   REQUIRE(
-      jit.build(problem_of("matmul(x, w) | add b:vector | elu(0.25)", {{16, 21}, {21, 64}})).ok());
+      jit.build(problem_from("matmul(x, w) | add b:vector | elu(0.25)", {{16, 21}, {21, 64}})).ok());
   CHECK(generated() == before + 2);
 }
 
@@ -451,11 +429,11 @@ TEST_CASE("a chain too long for one copy per row gets its epilogue in a loop") {
   std::string text = "matmul(x, w)";
   for (int i = 0; i < 12; ++i) text += i % 2 == 0 ? " | gelu_erf" : " | mish";
   for (std::string_view precision : {"", " [bf16]"})
-    check_all(problem_of(text + std::string(precision), {{11, 9}, {9, 50}}),
+    check_all(problem_from(text + std::string(precision), {{11, 9}, {9, 50}}),
               {.values = pattern::integers});
   std::string many = "matmul(x, w)";
   for (int i = 0; i < 20; ++i) many += " | add r" + std::to_string(i) + ":tensor";
-  check_all(problem_of(many, {{11, 9}, {9, 50}}));
+  check_all(problem_from(many, {{11, 9}, {9, 50}}));
 }
 
 TEST_CASE("an operand that shares memory with the output") {
@@ -522,11 +500,11 @@ std::uint64_t what_a_call_changes(jit::matmul_entry entry, jit::matmul_frame* fr
 }  // namespace
 
 TEST_CASE("a call keeps registers, direction flag and MXCSR") {
-  for (isa level : levels())
+  for (isa level : jit_levels())
     for (int residuals : {0, 1, 3, 9}) {
       std::string text = "matmul(x, w)";
       for (int i = 0; i < residuals; ++i) text += " | add r" + std::to_string(i) + ":tensor";
-      problem p = problem_of(text + " | tanh", {{11, 5}, {5, 40}});
+      problem p = problem_from(text + " | tanh", {{11, 5}, {5, 40}});
       p.max_isa = level;
       auto const built = jit::build_matmul(p, level);
       REQUIRE_MESSAGE(built.ok(), built.error().message);
@@ -562,11 +540,11 @@ TEST_CASE("what is refused is refused with a sentence") {
     CHECK_MESSAGE(v.reason.find(part) != std::string::npos, v.reason);
     CHECK(v.reason.starts_with("sinter: "));
   };
-  refused(problem_of("matmul(x, w)", {{4, 4}, {4, 4}}, {}, {{1, 4}}),
+  refused(problem_from("matmul(x, w)", {{4, 4}, {4, 4}}, {}, {{1, 4}}),
           "the stride 4 along its last axis");
-  refused(problem_of("matmul(x, w) | add r:tensor", {{4, 4}, {4, 4}, {4, 4}}, {{}, {}, {1, 4}}),
+  refused(problem_from("matmul(x, w) | add r:tensor", {{4, 4}, {4, 4}, {4, 4}}, {{}, {}, {1, 4}}),
           "operand 'r'");
-  problem p = problem_of("matmul(x, w)", {{4, 4}, {4, 4}});
+  problem p = problem_from("matmul(x, w)", {{4, 4}, {4, 4}});
   p.max_isa = isa::reference;
   refused(p, "AVX2");
 }
