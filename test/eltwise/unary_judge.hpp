@@ -76,6 +76,8 @@ inline bool below(unary_case const& c, float x) {
 inline void judge(unary_case const& c, float x, float got, double want, worst& w) {
   jit::error_bound const bound = jit::eltwise_of(c.code).error;
   bool right = true;
+  // Most results: correctly rounded, which says nothing new of the worst.
+  if (got == static_cast<float>(want) && got != 0 && w.ulp > 0.5 && !below(c, x)) return;
   if (std::isnan(want) || std::isnan(got)) {
     right = std::isnan(want) && std::isnan(got);
   } else if (static_cast<double>(got) == want) {
