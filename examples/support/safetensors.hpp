@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -20,6 +19,7 @@
 #include <sinter/core/buffer.hpp>
 #include <sinter/core/dtype.hpp>
 #include <sinter/core/shape.hpp>
+#include <sinter/core/tensor_view.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -63,17 +63,30 @@ class safetensors {
   static constexpr std::uint64_t max_header = 100'000'000;
 
   static sinter::result<safetensors> read(std::string const& path) {
-    std::ifstream file(path, std::ios::binary);
+    std::ifstream file(path, std::ios::binary | std::ios::ate);
     if (!file) return sinter::failure{sinter::code::system, path + ": cannot be opened"};
-    std::vector<char> const bytes{std::istreambuf_iterator<char>(file), {}};
-    if (file.bad()) return sinter::failure{sinter::code::system, path + ": cannot be read"};
-    return parse(std::as_bytes(std::span(bytes)), path);
+    auto const size = static_cast<std::streamoff>(file.tellg());
+    file.seekg(0);
+    safetensors made(path);
+    auto const fill = [&file](void* to, std::uint64_t bytes) {
+      return static_cast<bool>(
+          file.read(static_cast<char*>(to), static_cast<std::streamsize>(bytes)));
+    };
+    if (size < 0) return made.unreadable();
+    if (sinter::status const st = made.take(static_cast<std::uint64_t>(size), fill); !st.ok())
+      return st.error();
+    return made;
   }
 
   /// `name` stands at the beginning of every sentence.
   static sinter::result<safetensors> parse(std::span<std::byte const> file, std::string name) {
     safetensors made(std::move(name));
-    if (sinter::status const st = made.take(file); !st.ok()) return st.error();
+    auto const fill = [rest = file](void* to, std::uint64_t bytes) mutable {
+      if (bytes != 0) std::memcpy(to, rest.data(), static_cast<std::size_t>(bytes));
+      rest = rest.subspan(static_cast<std::size_t>(bytes));
+      return true;
+    };
+    if (sinter::status const st = made.take(file.size(), fill); !st.ok()) return st.error();
     return made;
   }
 
@@ -98,6 +111,18 @@ class safetensors {
                      (e.end - e.begin) / sizeof(T));
   }
 
+  /// A tensor as it lies in the file, of any dtype that can be read; null data where there is none of that name. It is on
+  /// a boundary for its elements only where its offset is.
+  sinter::tensor_view find(std::string_view name) const {
+    auto const found = entries_.find(name);
+    if (found == entries_.end() || found->second.type->code < 0) return {};
+    entry const& e = found->second;
+    return {data_.data() + e.begin, static_cast<sinter::dtype>(e.type->code), e.dims,
+            sinter::dense_strides(e.dims), false};
+  }
+
+  std::size_t size() const { return entries_.size(); }
+
   /// An entry of the file's metadata; empty where there is none.
   std::string metadata(std::string const& key) const {
     auto const found = metadata_.find(key);
@@ -118,31 +143,36 @@ class safetensors {
     return {sinter::code::bad_argument, name_ + ": " + what};
   }
 
-  sinter::status take(std::span<std::byte const> file) {
-    if (file.size() < 8)
-      return refuse("has " + std::to_string(file.size()) +
+  sinter::failure unreadable() const { return {sinter::code::system, name_ + ": cannot be read"}; }
+
+  /// A file of `size` bytes; fill(to, n) gives the next n of them, or says that it could not.
+  template <class Fill>
+  sinter::status take(std::uint64_t size, Fill fill) {
+    if (size < 8)
+      return refuse("has " + std::to_string(size) +
                     " bytes; the 8 of the header's length are wanted first");
+    unsigned char first[8] = {};
+    if (!fill(first, 8)) return unreadable();
     std::uint64_t length = 0;
-    for (std::size_t i = 8; i-- > 0;)
-      length = length << 8 | std::to_integer<std::uint64_t>(file[i]);
+    for (std::size_t i = 8; i-- > 0;) length = length << 8 | first[i];
     if (length > max_header)
       return refuse("says that its header has " + std::to_string(length) + " bytes; at most " +
                     std::to_string(max_header) + " are allowed");
-    if (length > file.size() - 8)
+    if (length > size - 8)
       return refuse("says that its header has " + std::to_string(length) + " bytes, and only " +
-                    std::to_string(file.size() - 8) + " follow");
-    auto const header = file.subspan(8, static_cast<std::size_t>(length));
-    auto const rest = file.subspan(8 + static_cast<std::size_t>(length));
-    if (sinter::status const st = take_header(header, rest.size()); !st.ok()) return st;
-    data_ = sinter::buffer(rest.size());
+                    std::to_string(size - 8) + " follow");
+    std::string header(static_cast<std::size_t>(length), '\0');
+    if (!fill(header.data(), length)) return unreadable();
+    std::uint64_t const rest = size - 8 - length;
+    if (sinter::status const st = take_header(header, rest); !st.ok()) return st;
+    data_ = sinter::buffer(static_cast<std::size_t>(rest));
     if (data_.failed())
       return sinter::failure{sinter::code::out_of_memory, name_ + ": no memory for its tensors"};
-    if (!rest.empty()) std::memcpy(data_.data(), rest.data(), rest.size());
+    if (!fill(data_.data(), rest)) return unreadable();
     return {};
   }
 
-  sinter::status take_header(std::span<std::byte const> header, std::uint64_t data_bytes) {
-    std::string_view const text(reinterpret_cast<char const*>(header.data()), header.size());
+  sinter::status take_header(std::string_view text, std::uint64_t data_bytes) {
     if (text.empty() || text.front() != '{') return refuse("its header does not begin with '{'");
     // nlohmann::json keeps the last of several equal keys; they are found here, one set for each open object.
     std::vector<std::set<std::string>> keys;
