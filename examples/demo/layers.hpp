@@ -133,7 +133,7 @@ contest make_contest(
   auto const alone = sinter::compile<Precision>(contraction, given.first, given.second, o);
   sinter::tensor_view const filter = c.memory.view(fused.core(), "w");
   auto const pack = [&](auto const& program) {
-    return std::move(program.pack(sinter::binding<typename decltype(w)::name, void const>{filter}));
+    return program.pack(sinter::binding<typename decltype(w)::name, void const>{filter});
   };
   c.fused.push_back(bind(fused, c.memory, pack(fused).held(), "out"));
   c.unfused.push_back(bind(alone, c.memory, pack(alone).held(), "y"));
