@@ -1,7 +1,7 @@
 // ops/lambda: an epilogue that a user wrote as a lambda against the built-in step that computes the same.
 //
-// A lambda's steps round one by one, as they are written. gelu_tanh spelt out is eight of them where the built-in is one
-// approximation, so it costs what its steps cost.
+// A lambda's steps round one by one, as they are written; gelu_tanh spelt out is found and computed as the op
+// (jit/epilogue_spelt.hpp).
 #include <sinter/expr/ops.hpp>
 #include <sinter/plan/partition.hpp>
 #include <sinter/plan/text.hpp>
@@ -32,15 +32,14 @@ constexpr auto relu = sinter::partition(
 struct pair {
   char const* name;
   std::string lambda, built_in;
-  bool same_steps;  ///< as many values are rounded: then the lambda is promised to be as fast
 };
 
 std::vector<pair> pairs() {
   std::string const start = "matmul(x, w) | add b:vector | ";
   auto const text = [](sinter::chain const& c) { return std::string(sinter::text(c).view()); };
-  return {{"swish", text(swish.group(0)), start + "swish(1.702)", true},
-          {"gelu_tanh", text(gelu.group(0)), start + "gelu_tanh", false},
-          {"relu", text(relu.group(0)), start + "relu", true}};
+  return {{"swish", text(swish.group(0)), start + "swish(1.702)"},
+          {"gelu_tanh", text(gelu.group(0)), start + "gelu_tanh"},
+          {"relu", text(relu.group(0)), start + "relu"}};
 }
 
 /// As fast as the built-in, within a twentieth.
@@ -69,7 +68,7 @@ void add(selection const& s, std::vector<group>& groups) {
         work const first{p.built_in + " [" + precision + "]", of};
         work const second{p.lambda + " [" + precision + "]", of};
         g.prepare = [first, second] { return both(first, second); };
-        if (p.same_steps) g.promises = {{"lambda", 0, most_part}};
+        g.promises = {{"lambda", 0, most_part}};
         groups.push_back(std::move(g));
       }
 }

@@ -4,7 +4,9 @@
 #include <doctest/doctest.h>
 #include <immintrin.h>
 
+#include <sinter/plan/parse.hpp>
 #include "support/skip.hpp"
+
 #include "unary_judge.hpp"
 
 using namespace sinter;
@@ -176,6 +178,75 @@ TEST_CASE("short forms for bf16 stores: a dense sample of f32") {
       for (std::size_t i = 0; i < count; ++i) judge(in[i], to_float(out[i]), exact(c, in[i]));
       CHECK_MESSAGE(judge.wrong == 0, title(c, level), " wrong ", judge.wrong, " times, first at ",
                     judge.first);
+    }
+}
+
+namespace {
+
+/// gelu_tanh in steps.
+constexpr char const* spelt_out[] = {
+    "mul(x, x) | mul(%0, x) | mul(%1, 0.044715) | add(x, %2) | mul(%3, 0.79788456) | tanh | "
+    "add(%5, 1) | mul(x, 0.5) | mul(%7, %6)",
+    "square(x) | mul(%0, 0.03567741) | add(%1, 0.79788456) | mul(%2, x) | tanh | mul(%4, 0.5) | "
+    "add(%5, 0.5) | mul(%6, x)",
+    "square(x) | mul(%0, x) | fma(%1, 0.044715, x) | mul(%2, 0.7978845) | tanh | mul(x, 0.5) | "
+    "fma(%4, %5, %5)",
+    "neg(x) | square(%0) | mul(%1, %0) | linear(%2, 0.044715, 0) | sub(%3, x) | "
+    "linear(%4, -0.79788456, 0) | tanh | linear(%6, 0.5, 0.5) | mul(%7, x)"};
+/// Nearly so: another constant, another power, a part that is rounded or read elsewhere.
+constexpr char const* not_quite[] = {
+    "mul(x, x) | mul(%0, x) | mul(%1, 0.0447) | add(x, %2) | mul(%3, 0.79788456) | tanh | "
+    "add(%5, 1) | mul(x, 0.5) | mul(%7, %6)",
+    "mul(x, x) | mul(%0, %0) | mul(%1, 0.044715) | add(x, %2) | mul(%3, 0.79788456) | tanh | "
+    "add(%5, 1) | mul(x, 0.5) | mul(%7, %6)",
+    "mul(x, x) | mul(%0, x) | mul(%1, 0.044715) | add(x, %2) | mul(%3, 0.79788456) | tanh | "
+    "add(%5, 1) | cast<bf16> | mul(x, 0.5) | mul(%8, %7)",
+    "mul(x, x) | mul(%0, x) | mul(%1, 0.044715) | add(x, %2) | mul(%3, 0.79788456) | tanh | "
+    "add(%5, 1) | mul(x, 0.5) | mul(%7, %6) | mul(%8, %5)"};
+
+}  // namespace
+
+TEST_CASE("gelu_tanh spelt out costs what the op costs and gives what it gives; NaN of -Inf") {
+  if (levels_here().empty()) SINTER_SKIP("this CPU has no AVX2");
+  constexpr std::size_t count = std::size_t{1} << 17;
+  std::vector<float> in(count);
+  for (std::size_t i = 0; i < count; ++i)
+    in[i] = std::bit_cast<float>(static_cast<std::uint32_t>(i) << 15 | 0x1234U);
+  in[7] = -std::numeric_limits<float>::infinity();
+  in[8] = -3e38F;
+  for (isa level : levels_here())
+    for (char const* precision : {" [f32]", " [f32 f32 f32 f32 f32 bf16]"}) {
+      auto const compute = [&](std::string const& text, std::size_t& bytes) {
+        chain const c = parse_chain(text + precision).value();
+        pointwise_loop const loop(c, level, vectors_in_16(level));
+        bytes = loop.code_bytes();
+        std::vector<float> out(count);
+        std::vector<bfloat16> narrow(count);
+        bool const wide = c.outputs[0].type == dtype::f32;
+        loop.run({in.data()}, {wide ? static_cast<void*>(out.data()) : narrow.data()}, count / 16);
+        for (std::size_t i = 0; i < count && !wide; ++i) out[i] = to_float(narrow[i]);
+        return out;
+      };
+      std::size_t op_bytes = 0, bytes = 0;
+      std::vector<float> const want = compute("gelu_tanh(x)", op_bytes);
+      for (char const* text : spelt_out) {
+        CAPTURE(std::string(text));
+        CAPTURE(std::string(name_of(level)));
+        std::vector<float> const got = compute(text, bytes);
+        CHECK(bytes <= op_bytes);
+        CHECK(std::isnan(got[7]));
+        int wrong = 0;
+        for (std::size_t i = 0; i < count; ++i)
+          if (i != 7 &&
+              std::bit_cast<std::uint32_t>(got[i]) != std::bit_cast<std::uint32_t>(want[i]))
+            ++wrong;
+        CHECK(wrong == 0);
+      }
+      for (char const* text : not_quite) {
+        CAPTURE(std::string(text));
+        compute(text, bytes);
+        CHECK(bytes > op_bytes);
+      }
     }
 }
 

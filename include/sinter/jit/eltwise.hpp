@@ -112,7 +112,8 @@ class eltwise_code {
   void unary(op code, float alpha, float beta, int x, bool for_bf16 = false) {
     auto& a = e_.a;
     xb::Xmm const v = e_.v(x);
-    if (for_bf16 && a.masks() && code == op::gelu_tanh) return emit::gelu_tanh_for_bf16(e_, v);
+    if (for_bf16 && a.masks() && code == op::gelu_tanh)
+      return emit::gelu_tanh_for_bf16(e_, v, alpha == 0);
     if (for_bf16 && a.masks() && code == op::relu) return emit::relu_for_bf16(e_, v);
     switch (code) {
       case op::relu:
@@ -140,7 +141,7 @@ class eltwise_code {
       case op::sigmoid:
         return emit::sigmoid(e_, v);
       case op::gelu_tanh:
-        return emit::gelu_tanh(e_, v);
+        return emit::gelu_tanh(e_, v, alpha == 0);
       case op::gelu_erf:
         return emit::gelu_erf(e_, v);
       case op::swish:

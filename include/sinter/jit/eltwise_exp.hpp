@@ -215,12 +215,12 @@ inline void gelu_tanh_exponent(lanes& e, xb::Xmm const& x, xb::Xmm const& y, xb:
 }
 
 /// Below -1 the error of y, which grows with |y| up to 150, is what 2^-16 allows. Fits exp2_floor5,
-/// exp2_near5: 2^-23.6, 2^-23.3.
-inline void gelu_tanh(lanes& e, xb::Xmm const& x) {
+/// exp2_near5: 2^-23.6, 2^-23.3. `shut`: -Inf gives -0, not the NaN of the formula as it is written.
+inline void gelu_tanh(lanes& e, xb::Xmm const& x, bool shut) {
   auto& a = e.a;
   constexpr float s = gate_scale;
   xb::Xmm const f = e.t(0), y = e.t(1), d = e.t(2);
-  keep_finite_where_shut(e, x, true, f);
+  if (shut) keep_finite_where_shut(e, x, true, f);
   gelu_tanh_exponent(e, x, y, f);
   if (e.wide()) {
     a.vreduceps(f, y, 0x09);  // y - floor(y); 0 of an infinity
@@ -248,12 +248,12 @@ inline void gelu_tanh(lanes& e, xb::Xmm const& x) {
 
 /// For a value that is only stored as bf16, with AVX-512: to 2^-12. Fit exp2_floor3 (2^-13.7),
 /// vrcp14ps (2^-14). From -10.95 down the result rounds to -0, and the divisor, scaled, is still
-/// finite.
-inline void gelu_tanh_for_bf16(lanes& e, xb::Xmm const& x) {
+/// finite. `shut` as above.
+inline void gelu_tanh_for_bf16(lanes& e, xb::Xmm const& x, bool shut) {
   auto& a = e.a;
   constexpr float s = 0x1p-36F;
   xb::Xmm const f = e.t(0), y = e.t(1), d = e.t(2);
-  e.at_least(x, -10.95F, f);
+  if (shut) e.at_least(x, -10.95F, f);
   gelu_tanh_exponent(e, x, y, f);
   a.vreduceps(f, y, 0x09);
   e.horner(d, f, {s * 0x1.3f8a28p-4F, s * 0x1.cf0534p-3F, s * 0x1.644388p-1F, s * 0x1.fff63cp-1F});

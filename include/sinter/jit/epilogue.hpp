@@ -11,9 +11,11 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "../base/status.hpp"
 #include "../plan/chain.hpp"
+#include "epilogue_spelt.hpp"
 #include "epilogue_walk.hpp"
 
 namespace sinter::inline SINTER_ABI::jit {
@@ -64,8 +66,11 @@ class epilogue {
   }
 
   /// Only where supports() says yes. Keeps its own copy of what it needs.
-  epilogue(chain const& c, int anchor)
-      : chain_(std::make_shared<chain const>(c)), anchor_(anchor) {}
+  epilogue(chain const& c, int anchor) : anchor_(anchor) {
+    auto own = std::make_shared<chain>(c);
+    gelu_finder(*own, anchor).replace_all();
+    chain_ = std::move(own);
+  }
 
   /// Operand i is read by a step of this epilogue, so its block_access must be filled.
   bool reads(int operand) const { return reads(*chain_, anchor_, operand); }

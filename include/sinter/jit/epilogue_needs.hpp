@@ -28,6 +28,10 @@ constexpr int last_reader(chain const& c, int value) {
       if (v == step_ref(value)) last = i;
   return last;
 }
+/// A step that was left over where others took its place: no code is made for it.
+constexpr bool is_unread(chain const& c, int i) {
+  return last_reader(c, i) == i && !is_reduction(c.steps[i].code);
+}
 constexpr int arity_of(step const& s) { return row_of(s.code).arity; }
 /// Step i is the last reader of its argument j, and reads it once.
 constexpr bool dies_at(chain const& c, int i, int j) {
@@ -60,6 +64,7 @@ constexpr int epilogue_needs(chain const& c, int anchor, isa level) {
   int most = 0, live = anchor >= 0 ? 1 : 0;
   if (anchor >= 0 && c.steps[anchor].rounded) most = 1 + temporaries_of(op::cast, level);
   for (int i = anchor + 1; i < c.steps.ssize(); ++i) {
+    if (is_unread(c, i)) continue;
     step_needs const n = needs_of(c, i, level);
     bool const works_on_argument = n.in_place || n.swapped;
     int const made = works_on_argument || is_reduction(c.steps[i].code) ? 0 : 1;

@@ -152,7 +152,8 @@ class epilogue_walk {
       held_[index(anchor_)] = own;
       if (chain_.steps[anchor_].rounded) round(chain_.precision.src, own);
     }
-    for (int i = anchor_ + 1; i < chain_.steps.ssize(); ++i) one_step(i);
+    for (int i = anchor_ + 1; i < chain_.steps.ssize(); ++i)
+      if (!is_unread(chain_, i)) one_step(i);
     store_outputs();
   }
 
