@@ -308,6 +308,24 @@ struct bounded_arithmetic {
     return bounds::binary<op::div>(sum, {static_cast<double>(r.values.count)});
   }
 
+  /// A window's sum is one of products with 1; its mean is that, divided once.
+  static void take_pixel(op code, bounded* window, bounded const* pixel, bool first, int n) {
+    for (int j = 0; j < n; ++j) {
+      if (code == op::max_pool) {
+        window[j] = first ? pixel[j] : bounds::binary<op::max>(window[j], pixel[j]);
+      } else {
+        if (first) window[j] = {};
+        add_product(window[j], pixel[j], {1});
+        if (first) window[j].value = pixel[j].value;  // a sum begins with its first value: -0 too
+      }
+    }
+  }
+  static void divide(bounded* sums, extent count, int n) {
+    finish(sums, count, n);
+    for (int j = 0; j < n; ++j)
+      sums[j] = bounds::binary<op::div>(sums[j], {static_cast<double>(count)});
+  }
+
   static void add_product(bounded& sum, bounded const& a, bounded const& b) {
     double const product = a.value * b.value;
     sum.value += product;

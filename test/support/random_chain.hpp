@@ -26,6 +26,7 @@ struct random_options {
   std::vector<std::string_view> precisions = {"", " [bf16]"};
   std::vector<op> ops;      ///< empty: every pointwise op
   bool reductions = false;  ///< and every reduction
+  bool pools = false;       ///< images that a window slides over, behind a convolution or not
 };
 
 struct random_case {
@@ -40,9 +41,14 @@ class random_case_maker {
   random_case make() {
     start();
     int const steps = static_cast<int>(below(o_.max_steps + 1));
-    for (int i = 0; i < steps || steps_ == 0; ++i) add_step();
+    for (int i = 0; i < steps || steps_ == 0; ++i) {
+      if (o_.pools && from_ == 0 && domain_.ssize() == 4 && (below(3) == 0 || i + 1 == steps))
+        add_pooling();
+      else
+        add_step();
+    }
     if (o_.branches && steps_ > 1 && below(4) == 0)
-      text_ += " -> out, second=%" + std::to_string(below(steps_));
+      text_ += " -> out, second=%" + std::to_string(any_step());
     if (text_.find(" -> out, ") != std::string::npos)
       text_.replace(text_.find("out,"), 4, "out=%" + std::to_string(steps_ - 1) + ",");
     text_ += o_.precisions[at(o_.precisions.size())];
@@ -96,6 +102,30 @@ class random_case_maker {
     dims_.push_back(spec);
     return prefix + std::to_string(dims_.size()) + suffix;
   }
+
+  void add_pooling() {
+    bool const whole = below(4) == 0;
+    text_ += whole ? " | global_avg_pool" : below(2) == 0 ? " | max_pool(" : " | avg_pool(";
+    pool_attrs a;
+    for (int i = 0; i < 2; ++i) {
+      a.kernel[i] = static_cast<int>(1 + below((std::min)(extent{4}, domain_[i + 1])));
+      a.stride[i] = static_cast<int>(1 + below(3));
+      a.pad_begin[i] = static_cast<int>(below(a.kernel[i]));
+      a.pad_end[i] = static_cast<int>(below(a.kernel[i]));
+    }
+    auto const pair = [](int const(&v)[2]) { return joined({v[0], v[1]}); };
+    op const code = whole ? op::global_avg_pool : op::max_pool;
+    if (!whole) {
+      a.ceil = below(2) == 0;
+      text_ += "kernel=" + pair(a.kernel) + ", stride=" + pair(a.stride) +
+               ", pad_begin=" + pair(a.pad_begin) + ", pad_end=" + pair(a.pad_end) +
+               (a.ceil ? ", ceil" : "") + (below(2) == 0 ? ", exclude_pad)" : ")");
+    }
+    domain_ = shape_of(code, a, domain_).dims;
+    from_ = steps_++;
+  }
+  /// A step of the extents that values have now.
+  extent any_step() { return from_ + below(steps_ - from_); }
 
   void start() {
     std::vector<int> kinds;
@@ -196,7 +226,7 @@ class random_case_maker {
         return numbers[at(6)];
       }
       default:
-        return "%" + std::to_string(below(steps_));
+        return "%" + std::to_string(any_step());
     }
   }
   static std::string parameters(op code) {
@@ -224,7 +254,8 @@ class random_case_maker {
     if (!o_.ops.empty()) {
       code = o_.ops[at(o_.ops.size())];
     } else {
-      int const end = o_.reductions ? op_count : static_cast<int>(op::row_sum);
+      int const end =
+          o_.reductions ? static_cast<int>(op::max_pool) : static_cast<int>(op::row_sum);
       while (is_contraction(code) || (code == op::cast && below(4) != 0))
         code = static_cast<op>(below(end));
     }
@@ -237,7 +268,7 @@ class random_case_maker {
       text_ += parameters(code);
       for (int a = 1; a < row_of(code).arity; ++a) text_ += (a == 1 ? " " : ", ") + other_value();
     } else {
-      text_ += "(%" + std::to_string(below(steps_));
+      text_ += "(%" + std::to_string(any_step());
       for (int a = 1; a < row_of(code).arity; ++a) text_ += ", " + other_value();
       text_ += ")";
     }
@@ -248,7 +279,7 @@ class random_case_maker {
   random_options o_;
   std::string text_;
   shape domain_;
-  extent steps_ = 0;
+  extent steps_ = 0, from_ = 0;     // of all steps; of those before the pooling
   std::vector<operand_spec> dims_;  // in order of first use, which is the chain's
 };
 

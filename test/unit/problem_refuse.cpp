@@ -191,7 +191,8 @@ TEST_CASE("in place") {
   std::vector<operand_spec> const square{dims({4, 4}), dims({4, 4}), dims({4, 4})};
   CHECK(refusal("matmul(x, w) | add r:tensor", square, {}, 2).empty());
   CHECK(refusal("matmul(x, w) | add r:tensor", square, {}, 0) ==
-        "sinter: operand 'x' cannot share memory with output 'out': a contraction reads each of "
+        "sinter: operand 'x' cannot share memory with output 'out': a contraction or a pooling "
+        "reads each of "
         "its elements more "
         "than once");
   CHECK(refusal("matmul(x, w) | add r:tensor", square, {{8, 1}}, 2) ==
@@ -201,7 +202,8 @@ TEST_CASE("in place") {
   CHECK(refusal("matmul(x, w) | add b:vector", {dims({4, 4}), dims({4, 4})}, {}, 2) ==
         "sinter: operand 'b' cannot share memory with output 'out': its role is vector");
   CHECK(refusal("relu(x:tensor) | matmul(%0, w)", {dims({4, 4}), dims({4, 4})}, {}, 0) ==
-        "sinter: operand 'x' cannot share memory with output 'out': a contraction reads each of "
+        "sinter: operand 'x' cannot share memory with output 'out': a contraction or a pooling "
+        "reads each of "
         "its elements more "
         "than once");
   CHECK(refusal("relu(x:tensor)", {dims({4})}, {}, 5) ==

@@ -239,6 +239,36 @@ TEST_CASE("random chains with reductions: the portable backend, and float within
   CHECK(worst > 0.05);
 }
 
+TEST_CASE("random chains with poolings: the portable backend, and float within the bounds") {
+  extent compared = 0, unpromised = 0;
+  double worst = 0;
+  int poolings = 0, behind = 0;
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    random_options with;
+    with.pools = true;
+    with.matmul = false;
+    with.max_extent = 12;
+    check_options o{
+        .seed = seed, .where = all_placements[seed % 3], .values = all_patterns[seed % 5]};
+    o.zero_signs = true;
+    problem const p = make_random_case(seed, with).p;
+    poolings += p.chain.poolings.ssize();
+    behind += p.chain.anchor() >= 0 ? p.chain.poolings.ssize() : 0;
+    outcome const portable = run_problem(reference_backend(), p, o);
+    CHECK_MESSAGE(portable.ok(), portable.text);
+    outcome const floats = check_kernel(float_kernel(p), p, o);
+    CHECK_MESSAGE(floats.ok(), floats.text);
+    compared += floats.compared;
+    unpromised += floats.unpromised;
+    worst = std::max(worst, floats.worst);
+  }
+  CAPTURE(behind);
+  CAPTURE(poolings);
+  CHECK((poolings > 150 && behind > 50));
+  CHECK(unpromised < compared / 10);
+  CHECK(worst > 0.05);
+}
+
 TEST_CASE("a pass goes on from the value of any step") {
   random_options o;
   o.branches = false;

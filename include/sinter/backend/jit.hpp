@@ -177,6 +177,8 @@ class jit_backend final : public backend {
     if (!*level)
       return jit::detail::refuse("AVX2 and FMA are wanted, and this process may not use them");
     int const anchor = p.chain.anchor();
+    if (int const i = p.chain.pooling(); i >= 0)
+      return jit::detail::refuse(std::string(name_of(p.chain.steps[i].code)) + " is not generated");
     if (anchor < 0) return jit::supports_rows(p, **level);
     op const code = p.chain.steps[anchor].code;
     if (code == op::conv2d)

@@ -25,7 +25,7 @@ enum class form : unsigned char {
   binary,   ///< the running value and an operand or a constant
   prelu,
   sum,    ///< the destination's own content is added; made by the walk, not by the table
-  noted,  ///< has rules of its own below: contractions, fma, cast
+  noted,  ///< has rules of its own below: contractions, poolings, fma, cast
 };
 
 /// How oneDNN's alpha and beta follow from the step's.
@@ -91,6 +91,9 @@ inline constexpr post_op_row post_op_table[] = {
     {op::row_mean,    form::none,    dnnl_alg_kind_undef,      dnnl_alg_kind_undef, parameters::none,   strict::always},
     {op::row_max,     form::none,    dnnl_alg_kind_undef,      dnnl_alg_kind_undef, parameters::none,   strict::always},
     {op::argmax,      form::none,    dnnl_alg_kind_undef,      dnnl_alg_kind_undef, parameters::none,   strict::always},
+    {op::max_pool,    form::noted,   dnnl_alg_kind_undef,      dnnl_alg_kind_undef, parameters::none,   strict::never},
+    {op::avg_pool,    form::noted,   dnnl_alg_kind_undef,      dnnl_alg_kind_undef, parameters::none,   strict::always},
+    {op::global_avg_pool, form::noted, dnnl_alg_kind_undef,    dnnl_alg_kind_undef, parameters::none,   strict::always},
 };
 // clang-format on
 static_assert(sizeof(post_op_table) / sizeof(post_op_table[0]) == op_count);

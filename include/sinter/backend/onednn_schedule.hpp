@@ -44,6 +44,7 @@ inline verdict check_structure(problem const& p) {
     return verdict::no("sinter: the oneDNN backend " + std::move(why));
   };
   if (is_dynamic(p)) return no("compiles for fixed extents; an extent of this problem is dynamic");
+  if (int const i = c.pooling(); i >= 0) return no("pools no images: " + step_name(c, i));
   int anchors = 0;
   for (step const& s : c.steps) anchors += s.contraction >= 0 ? 1 : 0;
   if (anchors > 1)

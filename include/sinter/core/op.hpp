@@ -13,7 +13,15 @@
 
 namespace sinter::inline SINTER_ABI {
 
-enum class op_class : unsigned char { contraction, unary, binary, ternary, cast, reduction };
+enum class op_class : unsigned char {
+  contraction,
+  unary,
+  binary,
+  ternary,
+  cast,
+  reduction,
+  pooling
+};
 
 enum class op : unsigned char {
   // contractions: args are source, weight
@@ -68,6 +76,10 @@ enum class op : unsigned char {
   row_mean,
   row_max,
   argmax,
+  // windows that slide over an image, N,H,W,C: each channel by itself
+  max_pool,
+  avg_pool,
+  global_avg_pool,
   count_
 };
 inline constexpr int op_count = static_cast<int>(op::count_);
@@ -135,6 +147,12 @@ inline constexpr op_row op_table[] = {
      "largest a along the last axis; NaN if any is NaN; -Inf of none"},
     {op::argmax, "argmax", op_class::reduction, 1, 0, 0, 0,
      "index of the first NaN, else of the first largest a; 0 of none"},
+    {op::max_pool, "max_pool", op_class::pooling, 1, 0, 0, 0,
+     "largest a of a window over H,W; NaN if any is NaN"},
+    {op::avg_pool, "avg_pool", op_class::pooling, 1, 0, 0, 0,
+     "sum of a over a window of H,W / how many it counts"},
+    {op::global_avg_pool, "global_avg_pool", op_class::pooling, 1, 0, 0, 0,
+     "sum of a over H,W / (H * W)"},
 };
 static_assert(sizeof(op_table) / sizeof(op_table[0]) == op_count);
 static_assert([] {
@@ -148,6 +166,8 @@ constexpr std::string_view name_of(op code) { return row_of(code).name; }
 constexpr bool is_contraction(op code) { return row_of(code).kind == op_class::contraction; }
 /// Reads whole rows, that is the last axis of its argument, and leaves one value of each.
 constexpr bool is_reduction(op code) { return row_of(code).kind == op_class::reduction; }
+/// Reads windows of an image and leaves one value of each; channels stay apart.
+constexpr bool is_pooling(op code) { return row_of(code).kind == op_class::pooling; }
 constexpr bool is_conv(op code) {
   return code == op::conv1d || code == op::conv2d || code == op::conv3d;
 }

@@ -1,7 +1,7 @@
-// What an operand is to a chain, and how a contraction reads its operands.
+// What an operand is to a chain, and how a contraction or a pooling reads its operands.
 //
 // The words that expressions (expr/) and plans (plan/) share, so that neither layer needs the other for them: the role
-// that a user gives to a leaf, and the numbers of a convolution or the transpositions of a matmul. Values only; the rules
+// that a user gives to a leaf, the numbers of a convolution or a window, the transpositions of a matmul. Values only; the rules
 // on them are in plan/rules.hpp. Read plan/chain.hpp next.
 #pragma once
 
@@ -33,6 +33,18 @@ struct contraction_attrs {
   bool transposed_src = false;     ///< the operand's logical axes are ..., K, M
   bool transposed_weight = false;  ///< the operand's logical axes are ..., N, K
   friend constexpr bool operator==(contraction_attrs const&, contraction_attrs const&) = default;
+};
+
+/// The window of a pooling, H then W. global_avg_pool keeps all of it at the defaults: its window is the image.
+struct pool_attrs {
+  int kernel[2] = {1, 1};
+  int stride[2] = {1, 1};
+  int pad_begin[2] = {0, 0};
+  int pad_end[2] = {0, 0};
+  /// A last window that begins inside the padded image is kept although it reaches over its end.
+  bool ceil = false;
+  bool count_pad = true;  ///< avg_pool divides by padding too
+  friend constexpr bool operator==(pool_attrs const&, pool_attrs const&) = default;
 };
 
 }  // namespace sinter::inline SINTER_ABI

@@ -1,4 +1,4 @@
-// The nodes of an expression: leaves, pointwise steps, contractions, lets, maps, outputs. Plain values.
+// The nodes of an expression: leaves, pointwise steps, contractions, poolings, lets, maps, outputs. Plain values.
 //
 // The structure is in the type, the numbers (strides, pads, alpha, beta) are in the value. Nothing here is evaluated
 // and nothing holds a reference, so an expression may be kept, copied and returned. ops.hpp makes the nodes;
@@ -173,6 +173,17 @@ struct contraction {
   constexpr contraction(Src const& first_value, Weight const& second_value,
                         contraction_attrs const& given)
       : src(first_value), weight(second_value), attrs(given) {}
+};
+
+/// Windows over an image; made by pools.hpp.
+template <op Code, class A>
+struct pooled {
+  using is_expression = void;
+  A a;
+  pool_attrs attrs;
+
+  constexpr pooled() : a(), attrs() {}
+  constexpr pooled(A const& first_value, pool_attrs const& given) : a(first_value), attrs(given) {}
 };
 
 struct constant {

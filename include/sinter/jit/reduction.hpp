@@ -38,7 +38,7 @@ static_assert([] {
   int constexpr rows = sizeof(reduction_table) / sizeof(reduction_table[0]);
   for (int i = 0; i < rows; ++i)
     if (static_cast<int>(reduction_table[i].code) != i + first_reduction) return false;
-  return first_reduction + rows == op_count;
+  return first_reduction + rows == static_cast<int>(op::argmax) + 1;
 }());
 constexpr reduction_row const& reduction_of(op code) {
   return reduction_table[static_cast<int>(code) - first_reduction];

@@ -2,7 +2,8 @@
 //
 // Steps are in SSA form: step i defines value i and names the values it reads, each an operand, an earlier step or a
 // constant. A contraction is a step too (an anchor), so a prologue step stands before it, an epilogue step after it,
-// and a second anchor needs nothing new. `outputs` says which values are stored, and as what. The text form
+// and a second anchor needs nothing new; so is a pooling, and what follows it has the extents that it leaves. `outputs`
+// says which values are stored, and as what. The text form
 //   conv2d(x, w) | add b:vector | add r:tensor | relu
 // is the same in tests, the cache, logs and docs. Templates end here: flatten.hpp makes a graph, partition.hpp cuts it
 // into chains, and neither jit/ nor backend/ includes anything above this file.
@@ -39,12 +40,13 @@ struct step {
   float alpha = 0, beta = 0;
   value_ref args[3];
   std::int16_t contraction = -1;  ///< index into contractions, for an anchor
+  std::int16_t pooling = -1;      ///< index into poolings, for a pooling
   /// A rounding point: the value is rounded to the precision's src dtype, stored or not (a let).
   bool rounded = false;
   friend constexpr bool operator==(step const& a, step const& b) {
     return a.code == b.code && a.to == b.to && same_bits(a.alpha, b.alpha) && same_bits(a.beta, b.beta) &&
            a.args[0] == b.args[0] && a.args[1] == b.args[1] && a.args[2] == b.args[2] &&
-           a.contraction == b.contraction && a.rounded == b.rounded;
+           a.contraction == b.contraction && a.pooling == b.pooling && a.rounded == b.rounded;
   }
 };
 
@@ -69,12 +71,13 @@ struct output {
   friend constexpr bool operator==(output const&, output const&) = default;
 };
 
-template <int Steps, int Operands, int Constants, int Contractions, int Outputs>
+template <int Steps, int Operands, int Constants, int Contractions, int Poolings, int Outputs>
 struct basic_chain {
   inline_vector<step, static_cast<std::size_t>(Steps)> steps;
   inline_vector<operand, static_cast<std::size_t>(Operands)> operands;
   inline_vector<float, static_cast<std::size_t>(Constants)> constants;
   inline_vector<contraction_attrs, static_cast<std::size_t>(Contractions)> contractions;
+  inline_vector<pool_attrs, static_cast<std::size_t>(Poolings)> poolings;
   inline_vector<output, static_cast<std::size_t>(Outputs)> outputs;
   sinter::precision precision;
 
@@ -83,7 +86,7 @@ struct basic_chain {
     for (int i = 0; i < a.constants.ssize(); ++i)
       if (!same_bits(a.constants[i], b.constants[i])) return false;
     return a.steps == b.steps && a.operands == b.operands && a.contractions == b.contractions &&
-           a.outputs == b.outputs && a.precision == b.precision;
+           a.poolings == b.poolings && a.outputs == b.outputs && a.precision == b.precision;
   }
 
   /// Index of the first contraction among the steps; -1 for a chain of pointwise steps only.
@@ -93,6 +96,13 @@ struct basic_chain {
     return -1;
   }
   constexpr contraction_attrs const& attrs(step const& s) const { return contractions[int{s.contraction}]; }
+  /// Index of the first pooling among the steps; -1 where there is none.
+  constexpr int pooling() const {
+    for (int i = 0; i < steps.ssize(); ++i)
+      if (steps[i].pooling >= 0) return i;
+    return -1;
+  }
+  constexpr pool_attrs const& window(step const& s) const { return poolings[int{s.pooling}]; }
   /// How many arguments of steps (not outputs) read this value.
   constexpr int uses(value_ref v) const {
     int n = 0;
@@ -107,9 +117,10 @@ inline constexpr int max_steps = 64;
 inline constexpr int max_operands = 32;
 inline constexpr int max_constants = 32;
 inline constexpr int max_contractions = 2;
+inline constexpr int max_poolings = 1;
 inline constexpr int max_outputs = 4;
 
-using chain = basic_chain<max_steps, max_operands, max_constants, max_contractions, max_outputs>;
+using chain = basic_chain<max_steps, max_operands, max_constants, max_contractions, max_poolings, max_outputs>;
 
 constexpr value_ref operand_ref(int i) { return {value_kind::operand, static_cast<std::int16_t>(i)}; }
 constexpr value_ref step_ref(int i) { return {value_kind::step, static_cast<std::int16_t>(i)}; }

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "../expr/pools.hpp"
 #include "../expr/rows.hpp"
 #include "static_shapes.hpp"
 
@@ -80,6 +81,16 @@ constexpr std::uint64_t digest(contraction<Code, S, W, TS, TW> const& e, hole_va
   return mix(mix(mix(h, static_cast<std::uint64_t>(e.attrs.groups)), digest(e.src, holes)),
              digest(e.weight, holes));
 }
+template <op Code, class A>
+constexpr std::uint64_t digest(pooled<Code, A> const& e, hole_values const& holes) {
+  std::uint64_t h = mix(std::uint64_t{10}, static_cast<std::uint64_t>(Code));
+  pool_attrs const& w = e.attrs;
+  for (int i = 0; i < 2; ++i)
+    for (int v : {w.kernel[i], w.stride[i], w.pad_begin[i], w.pad_end[i]})
+      h = mix(h, static_cast<std::uint64_t>(v));
+  h = mix(h, std::uint64_t{w.ceil ? 2U : 0U} + (w.count_pad ? 1U : 0U));
+  return mix(h, digest(e.a, holes));
+}
 template <class F, class Body, class A>
 constexpr std::uint64_t digest(map_node<F, Body, A> const& e, hole_values const& holes) {
   hole_values const inner{&lambda_key<F>, {}, {digest(e.a, holes), 0}, &holes};
@@ -125,6 +136,8 @@ template <class Sink, op Code, class A, class B, class C>
 constexpr value_ref walk(Sink&, pointwise<Code, A, B, C> const&, hole_values const&);
 template <class Sink, op Code, class S, class W, bool TS, bool TW>
 constexpr value_ref walk(Sink&, contraction<Code, S, W, TS, TW> const&, hole_values const&);
+template <class Sink, op Code, class A>
+constexpr value_ref walk(Sink&, pooled<Code, A> const&, hole_values const&);
 template <class Sink, class Name, class E>
 constexpr value_ref walk(Sink&, let_node<Name, E> const&, hole_values const&);
 template <class Sink, class F, class Body, class A>
@@ -172,6 +185,13 @@ constexpr value_ref walk(Sink& sink, contraction<Code, S, W, TS, TW> const& e,
   attrs.transposed_src = TS;
   attrs.transposed_weight = TW;
   return sink.add_contraction(s, attrs);
+}
+template <class Sink, op Code, class A>
+constexpr value_ref walk(Sink& sink, pooled<Code, A> const& e, hole_values const& holes) {
+  step s;
+  s.code = Code;
+  s.args[0] = walk(sink, e.a, holes);
+  return sink.add_pooling(s, e.attrs);
 }
 template <class Sink, class Name, class E>
 constexpr value_ref walk(Sink& sink, let_node<Name, E> const& e, hole_values const& holes) {

@@ -34,7 +34,7 @@ struct let_entry {
 
 /// How many of each an expression's graph can hold.
 struct graph_size {
-  int steps = 0, operands = 0, constants = 0, contractions = 0, outputs = 0, lets = 0;
+  int steps = 0, operands = 0, constants = 0, contractions = 0, poolings = 0, outputs = 0, lets = 0;
 };
 
 /// A whole expression as data. The steps are in an order in which they can run.
@@ -44,6 +44,7 @@ struct graph {
   inline_vector<graph_operand, static_cast<std::size_t>(Size.operands)> operands;
   inline_vector<float, static_cast<std::size_t>(Size.constants)> constants;
   inline_vector<contraction_attrs, static_cast<std::size_t>(Size.contractions)> contractions;
+  inline_vector<pool_attrs, static_cast<std::size_t>(Size.poolings)> poolings;
   inline_vector<graph_output, static_cast<std::size_t>(Size.outputs)> outputs;
   inline_vector<let_entry, static_cast<std::size_t>(Size.lets)> lets;
   sinter::precision precision;
@@ -62,6 +63,10 @@ struct counting_sink {
   constexpr value_ref add_step(step const&) { return step_ref(size.steps++); }
   constexpr value_ref add_contraction(step const&, contraction_attrs const&) {
     ++size.contractions;
+    return step_ref(size.steps++);
+  }
+  constexpr value_ref add_pooling(step const&, pool_attrs const&) {
+    ++size.poolings;
     return step_ref(size.steps++);
   }
   constexpr value_ref find_let(std::uint64_t) { return step_ref(0); }
@@ -141,6 +146,20 @@ struct graph_sink {
     same_as.push_back(static_cast<std::int16_t>(result.steps.ssize() - 1));
     return step_ref(result.steps.ssize() - 1);
   }
+  constexpr value_ref add_pooling(step s, pool_attrs const& attrs) {
+    report(fault_of_window(s.code, attrs));
+    value_ref const image = s.args[0];
+    if (image.kind == value_kind::constant || has_role(image, role::vector) ||
+        has_role(image, role::scalar))
+      report(fault::vector_pooled);
+    s.pooling = static_cast<std::int16_t>(result.poolings.ssize());
+    result.poolings.push_back(attrs);
+    return add_step(s);
+  }
+  constexpr bool same_window(step const& a, step const& b) const {
+    if (a.pooling < 0 || b.pooling < 0) return a.pooling == b.pooling;
+    return result.poolings[int{a.pooling}] == result.poolings[int{b.pooling}];
+  }
   /// Equal steps before a contraction are one value in two places, so that their contraction is seen to be reused.
   /// Only steps that no contraction comes before are compared: there are few.
   constexpr std::int16_t first_equal(step const& s) {
@@ -150,7 +169,7 @@ struct graph_sink {
     for (std::int16_t earlier : prologue_steps) {
       step const& known = result.steps[int{earlier}];
       if (known.code == s.code && known.to == s.to && known.alpha == s.alpha &&
-          known.beta == s.beta && same_value(known.args[0], s.args[0]) &&
+          known.beta == s.beta && same_window(known, s) && same_value(known.args[0], s.args[0]) &&
           same_value(known.args[1], s.args[1]) && same_value(known.args[2], s.args[2]))
         return earlier;
     }

@@ -2,8 +2,8 @@
 // is well formed.
 //
 // check_chain() looks at the structure alone (indices, arity, attributes, parameters);
-// contraction_dims() gives the extents of a contraction, or a sentence that names both operands and
-// their extents. Everything here accepts `dynamic` extents: dynamic meets dynamic, and never a
+// contraction_dims() and pooling_dims() give the extents of a contraction and of a pooling, or a
+// sentence that names what they read and its extents. Everything here accepts `dynamic` extents: dynamic meets dynamic, and never a
 // number. Read plan/problem.hpp next.
 #pragma once
 
@@ -14,6 +14,7 @@
 #include "chain.hpp"
 #include "contraction_shape.hpp"
 #include "layout.hpp"
+#include "pool_shape.hpp"
 
 namespace sinter::inline SINTER_ABI {
 namespace detail {
@@ -47,6 +48,23 @@ inline status check_attrs(op code, contraction_attrs const& a) {
           {who, " has the padding ", a.pad_begin[i], ", ", a.pad_end[i], "; 0 or more is wanted"});
   }
   if (a.groups < 1) return bad({who, " has ", a.groups, " groups; 1 or more is wanted"});
+  return {};
+}
+
+inline status check_window(op code, pool_attrs const& a) {
+  std::string const who(name_of(code));
+  for (int i = 0; i < 2 && code != op::global_avg_pool; ++i) {
+    if (a.kernel[i] < 1)
+      return bad({who, " has the kernel ", a.kernel[i], "; 1 or more is wanted"});
+    if (a.stride[i] < 1)
+      return bad({who, " has the stride ", a.stride[i], "; 1 or more is wanted"});
+    if (a.pad_begin[i] < 0 || a.pad_end[i] < 0)
+      return bad(
+          {who, " has the padding ", a.pad_begin[i], ", ", a.pad_end[i], "; 0 or more is wanted"});
+    if (a.pad_begin[i] >= a.kernel[i] || a.pad_end[i] >= a.kernel[i])
+      return bad({who, " has the padding ", a.pad_begin[i], ", ", a.pad_end[i], " and the kernel ",
+                  a.kernel[i], "; less is wanted, so that each window sees the image"});
+  }
   return {};
 }
 
@@ -92,6 +110,13 @@ inline status check_step(chain const& c, int i) {
     return bad({who, " has no attributes of a contraction, or has them without being one"});
   if (is_contraction(s.code))
     if (status st = check_attrs(s.code, c.attrs(s)); !st.ok()) return st;
+  if (is_pooling(s.code) != (s.pooling >= 0) || s.pooling >= c.poolings.ssize())
+    return bad({who, " has no attributes of a pooling, or has them without being one"});
+  if (is_pooling(s.code)) {
+    if (s.args[0].kind == value_kind::constant)
+      return bad({who, " reads a constant; an operand or a step is wanted"});
+    if (status st = check_window(s.code, c.window(s)); !st.ok()) return st;
+  }
   return check_params(s);
 }
 
@@ -203,6 +228,28 @@ inline result<shape> contraction_dims(chain const& c, step const& s, shape const
   contraction_shape const r = shape_of(s.code, c.attrs(s), src, weight);
   if (!r.fits) return contraction_misfit(c, s, src, weight).explain();
   return r.dims;
+}
+
+/// Extents of the result of pooling s.
+inline result<shape> pooling_dims(chain const& c, step const& s, shape const& image) {
+  pooled_shape const r = shape_of(s.code, c.window(s), image);
+  if (r.fits) return r.dims;
+  std::string const who(name_of(s.code)),
+      of = join({describe(c, s.args[0]), " of ", to_string(image)});
+  if (image.ssize() != 4) return bad({who, " wants an image of rank 4, N,H,W,C; given is ", of});
+  if (image.back() == dynamic)
+    return bad({who, " has a dynamic extent among the channels of ", of,
+                "; only batch and image extents may be dynamic"});
+  for (int i = 0; i < 2; ++i) {
+    if (image[i + 1] == dynamic) continue;
+    pool_axis const axis = pool_axis_of(s.code, c.window(s), i, image[i + 1]);
+    if (axis.count() < 0) return bad({who, " of ", of, " has extents that pass 2^61"});
+    if (image[i + 1] == 0) return bad({who, " of ", of, "; an image with pixels is wanted"});
+    if (axis.count() == 0)
+      return bad({who, ": the window spans ", axis.kernel, " on axis ", i + 1, ", more than the ",
+                  axis.in + axis.pad_begin + axis.pad_end, " of ", of, " with its padding"});
+  }
+  return bad({who, " of ", of, " does not fit"});
 }
 
 }  // namespace detail

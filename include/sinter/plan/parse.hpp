@@ -184,6 +184,8 @@ class chain_parser {
     }
     if (r.kind == op_class::contraction) {
       read_contraction(s);
+    } else if (r.kind == op_class::pooling) {
+      read_pooling(s);
     } else if (next_is("(") && listed_items() != r.params) {
       want("(");
       read_list(s, 0);
@@ -247,6 +249,50 @@ class chain_parser {
       return fail({"a chain of at most ", max_contractions, " contractions"});
     s.contraction = static_cast<std::int16_t>(c_.contractions.ssize());
     c_.contractions.push_back(a);
+  }
+  // "(x:tensor, kernel=3, ...)", or behind a step "(kernel=3, ...)"; global_avg_pool has no attributes.
+  void read_pooling(step& s) {
+    pool_attrs a;
+    bool const whole = s.code == op::global_avg_pool;
+    bool const piped = !next_is("(") || next_is("(kernel=");
+    if (!piped || !whole) want("(");
+    s.args[0] = piped ? step_ref(c_.steps.ssize() - 1) : read_value(false, 0);
+    if (!whole) {
+      if (!piped) want(",");
+      want("kernel=");
+      read_pair(a.kernel);
+      for (int i = 0; i < 2; ++i) a.stride[i] = a.kernel[i];
+      while (failed_.empty() && take(",")) read_window(a, word("an attribute"));
+    }
+    if (!piped || !whole) want(")");
+    if (c_.poolings.full()) return fail({"a chain of at most ", max_poolings, " pooling"});
+    s.pooling = static_cast<std::int16_t>(c_.poolings.ssize());
+    c_.poolings.push_back(a);
+  }
+  void read_pair(int (&to)[2]) {
+    to[0] = to[1] = number();
+    if (take("x")) to[1] = number();
+  }
+  void read_window(pool_attrs& a, std::string_view key) {
+    if (key == "ceil") {
+      a.ceil = true;
+    } else if (key == "exclude_pad") {
+      a.count_pad = false;
+    } else {
+      want("=");
+      int pair[2] = {};
+      read_pair(pair);
+      bool known = false;
+      auto const put = [&](std::string_view name, std::string_view both, int(&to)[2]) {
+        if (key != name && key != both) return;
+        known = true;
+        for (int i = 0; i < 2; ++i) to[i] = pair[i];
+      };
+      put("stride", "stride", a.stride);
+      put("pad_begin", "pad", a.pad_begin);
+      put("pad_end", "pad", a.pad_end);
+      if (!known) fail("stride, pad, pad_begin or pad_end before this value");
+    }
   }
   void read_attr(contraction_attrs& a, std::string_view key, int rank) {
     if (rank == 0) return fail("an attribute of a matmul");

@@ -4,7 +4,8 @@
 //   static_assert(plan.group_count() == 2);
 //
 // The rules: each contraction opens a group. A pointwise step goes to the latest group that it reads from, so it costs
-// no pass of its own. A step that reads no contraction's value sinks into the one group that reads it, unless it feeds
+// no pass of its own; so does a pooling, unless that group has one, and one that reads no group opens its own. What reads
+// a value behind a pooling and one before it is a group of its own: their extents differ. A step that reads no contraction's value sinks into the one group that reads it, unless it feeds
 // a contraction there or several groups read it: then it is a group of its own. So is what reads a reduction and would
 // sink into a contraction's group: its rows need not be as long. A value that another group reads is stored once per
 // dtype: as the operand's dtype where a contraction reads it, as the src dtype where it is a let, and in f32 otherwise,
@@ -35,18 +36,33 @@ class partitioner {
   /// A contraction opens a group; what reads from groups joins the latest of them.
   constexpr void follow_contractions() {
     group_.resize(static_cast<std::size_t>(graph_.steps.ssize()), -1);
+    inline_vector<bool, capacity> pooled;  // behind the pooling of its group
+    inline_vector<bool, capacity> pools;   // of a group: it has a pooling
+    pooled.resize(static_cast<std::size_t>(graph_.steps.ssize()));
+    pools.resize(static_cast<std::size_t>(graph_.steps.ssize()));
     for (int i = 0; i < graph_.steps.ssize(); ++i) {
       step const& s = graph_.steps[i];
       if (s.contraction >= 0) {
         group_[i] = count_++;
         continue;
       }
+      int latest = -1;
       for (value_ref a : s.args)
-        if (a.kind == value_kind::step && group_[int{a.index}] > group_[i])
-          group_[i] = group_[int{a.index}];
+        if (a.kind == value_kind::step && group_[int{a.index}] > latest)
+          latest = group_[int{a.index}];
+      bool behind = false, before = false;
+      for (value_ref a : s.args) {
+        if (a.kind != value_kind::step || latest < 0 || group_[int{a.index}] != latest) continue;
+        (pooled[int{a.index}] ? behind : before) = true;
+      }
+      bool const opens = s.pooling >= 0 ? latest < 0 || pools[latest] : behind && before;
+      group_[i] = opens ? count_++ : latest;
+      pooled[i] = s.pooling >= 0 || (behind && !opens);
+      if (s.pooling >= 0) pools[group_[i]] = true;
     }
   }
-  /// Last first: a step without a contraction before it sinks into its only reader's group, or opens one.
+  /// Last first: a step without a contraction before it sinks into its only reader's group, or opens one. Before a
+  /// pooling or behind it, not both.
   constexpr void place_the_rest() {
     int const contractions = count_;
     inline_vector<bool, capacity> reads_rows;  // a reduction comes before it, or it is one
@@ -56,18 +72,23 @@ class partitioner {
         found = found || (a.kind == value_kind::step && reads_rows[int{a.index}]);
       reads_rows.push_back(found);
     }
+    inline_vector<bool, capacity> feeds_pooling;
+    feeds_pooling.resize(static_cast<std::size_t>(graph_.steps.ssize()));
     for (int i = graph_.steps.ssize() - 1; i >= 0; --i) {
       if (group_[i] >= 0) continue;
       int reader = -1;
-      bool alone = true;
+      bool alone = true, pooled = false, plain = false;
       for (int j = i + 1; j < graph_.steps.ssize(); ++j)
         for (int a = 0; a < 3; ++a) {
           if (!(graph_.steps[j].args[a] == step_ref(i))) continue;
           if (graph_.steps[j].contraction >= 0 || (reader >= 0 && reader != group_[j]))
             alone = false;
           reader = group_[j];
+          (graph_.steps[j].pooling >= 0 || feeds_pooling[j] ? pooled : plain) = true;
         }
+      if (pooled && plain) alone = false;
       if (reads_rows[i] && reader < contractions) alone = false;
+      feeds_pooling[i] = pooled && alone;
       group_[i] = alone && reader >= 0 ? reader : count_++;
     }
   }
@@ -188,6 +209,10 @@ class plan {
     if (s.contraction >= 0) {
       c.contractions.push_back(graph_.contractions[int{original.contraction}]);
       s.contraction = static_cast<std::int16_t>(c.contractions.ssize() - 1);
+    }
+    if (s.pooling >= 0) {
+      c.poolings.push_back(graph_.poolings[int{original.pooling}]);
+      s.pooling = static_cast<std::int16_t>(c.poolings.ssize() - 1);
     }
     for (int a = 0; a < 3; ++a) {
       value_ref const v = original.args[a];

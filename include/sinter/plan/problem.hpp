@@ -29,8 +29,8 @@ struct problem {
   sinter::chain chain;
   std::array<tensor_desc, max_operands> operands;  ///< one per chain operand, in its order
   std::array<tensor_desc, max_outputs> outputs;    ///< one per chain output
-  /// Extents of the values after the (last) anchor; without one, of all operands broadcast
-  /// together. A reduced value has a last extent of 1, and a value that does not depend on the
+  /// Extents of the values after the (last) anchor or pooling; without one, of all operands
+  /// broadcast together. A reduced value has a last extent of 1, and a value that does not depend on the
   /// anchor may have other extents too: value_dims() says which.
   shape domain;
   sinter::numerics numerics = sinter::numerics::strict;
@@ -69,7 +69,7 @@ namespace detail {
 constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Computes the extents of values step by step. Regions: the steps that feed one argument of one
-/// contraction, and the rest. An operand without a description takes its extents from the values of
+/// contraction, those that feed a pooling (and what else is made of them alone), and the rest. An operand without a description takes its extents from the values of
 /// its own region.
 class problem_builder {
  public:
@@ -82,21 +82,27 @@ class problem_builder {
         return st;
     }
     mark_regions();
-    int const last = 2 * max_contractions;
-    int pair = 0;
+    int pair = 0, window = 0;
     for (int i = 0; i < c_.steps.ssize(); ++i) {
-      if (c_.steps[i].contraction < 0) continue;
-      for (int side = 0; side < 2; ++side)
-        if (status st = close_region(2 * pair + side); !st.ok()) return st;
-      if (status st = close_contraction(i); !st.ok()) return st;
-      ++pair;
+      if (c_.steps[i].contraction >= 0) {
+        for (int side = 0; side < 2; ++side)
+          if (status st = close_region(2 * pair + side); !st.ok()) return st;
+        if (status st = close_contraction(i); !st.ok()) return st;
+        ++pair;
+      } else if (c_.steps[i].pooling >= 0) {
+        if (status st = close_region(first_window + window++); !st.ok()) return st;
+        if (status st = close_pooling(i); !st.ok()) return st;
+      }
     }
-    if (status st = close_region(last); !st.ok()) return st;
+    if (status st = close_region(rest); !st.ok()) return st;
     p_.domain = region_dims_;
     return close_outputs(output_strides);
   }
 
  private:
+  // Numbers of regions: two for each contraction, one for each pooling, the rest.
+  static constexpr int first_window = 2 * max_contractions, rest = first_window + max_poolings;
+
   // The description of one operand, its static extents merged in.
   status take_operand(int i, operand_spec const& given) {
     operand const& o = c_.operands[i];
@@ -138,19 +144,39 @@ class problem_builder {
   void mark(value_ref v, int region) {
     if (v.kind != value_kind::step || region_[at(v.index)] >= 0) return;
     region_[at(v.index)] = region;
-    if (c_.steps[int{v.index}].contraction >= 0) return;
+    if (is_anchor(v.index)) return;
     for (value_ref a : c_.steps[int{v.index}].args) mark(a, region);
   }
+  bool is_anchor(int i) const { return c_.steps[i].contraction >= 0 || c_.steps[i].pooling >= 0; }
   void mark_regions() {
     region_.fill(-1);
-    int pair = 0;
+    int pair = 0, window = 0;
     for (step const& s : c_.steps) {
-      if (s.contraction < 0) continue;
-      for (int side = 0; side < 2; ++side) mark(s.args[side], 2 * pair + side);
-      ++pair;
+      if (s.contraction >= 0) {
+        for (int side = 0; side < 2; ++side) mark(s.args[side], 2 * pair + side);
+        ++pair;
+      } else if (s.pooling >= 0) {
+        mark(s.args[0], first_window + window++);
+      }
     }
+    mark_beside_windows();
     for (int& r : region_)
-      if (r < 0) r = 2 * max_contractions;
+      if (r < 0) r = rest;
+  }
+  // What is made of values that a pooling reads, and of none behind it, has their extents.
+  void mark_beside_windows() {
+    std::array<bool, max_steps> behind{};
+    for (int i = 0; i < c_.steps.ssize(); ++i) {
+      if (c_.steps[i].contraction >= 0) continue;
+      int region = -1;
+      behind[at(i)] = c_.steps[i].pooling >= 0;
+      for (value_ref v : c_.steps[i].args) {
+        if (v.kind != value_kind::step) continue;
+        behind[at(i)] = behind[at(i)] || behind[at(v.index)];
+        if (region_[at(v.index)] >= first_window) region = region_[at(v.index)];
+      }
+      if (region >= 0 && !behind[at(i)]) mark(step_ref(i), region);
+    }
   }
 
   shape const* dims_of(value_ref v) const {
@@ -181,13 +207,25 @@ class problem_builder {
     return {};
   }
 
-  // Extents that everything in the region fits; those of its contraction if it has one.
+  status close_pooling(int i) {
+    step const& s = c_.steps[i];
+    if (dims_of(s.args[0]) == nullptr)
+      return bad({"the extents of operand ", describe(c_, s.args[0]), " of ", name_of(s.code),
+                  " are not given"});
+    result<shape> dims = pooling_dims(c_, s, *dims_of(s.args[0]));
+    if (!dims.ok()) return dims.error();
+    dims_[at(i)] = *dims;
+    done_[at(i)] = true;
+    return {};
+  }
+
+  // Extents that everything in the region fits; those of its contraction or pooling if it has one.
   status find_region_dims(int region) {
     region_dims_.clear();
     value_ref widest;
     bool anchored = false;
     for (int i = 0; i < c_.steps.ssize(); ++i) {
-      if (region_[at(i)] != region || c_.steps[i].contraction < 0) continue;
+      if (region_[at(i)] != region || !is_anchor(i)) continue;
       if (anchored && !(dims_[at(i)] == region_dims_)) return does_not_fit(step_ref(i), widest);
       region_dims_ = dims_[at(i)];
       widest = step_ref(i);
@@ -195,7 +233,7 @@ class problem_builder {
     }
     has_tensor_ = anchored;
     for (int i = 0; i < c_.steps.ssize(); ++i) {
-      if (region_[at(i)] != region || c_.steps[i].contraction >= 0) continue;
+      if (region_[at(i)] != region || is_anchor(i)) continue;
       for (value_ref v : c_.steps[i].args) {
         shape const* dims = dims_of(v);
         if (dims == nullptr || v.kind == value_kind::constant || v.kind == value_kind::none)
@@ -256,7 +294,7 @@ class problem_builder {
   status close_region(int region) {
     if (status st = find_region_dims(region); !st.ok()) return st;
     for (int i = 0; i < c_.steps.ssize(); ++i) {
-      if (region_[at(i)] != region || c_.steps[i].contraction >= 0) continue;
+      if (region_[at(i)] != region || is_anchor(i)) continue;
       shape dims;
       for (value_ref v : c_.steps[i].args) {
         if (v.kind == value_kind::operand)
@@ -297,9 +335,8 @@ class problem_builder {
     if (o.role != role::tensor) return bad({who, "its role is ", name_of(o.role)});
     for (int i = 0; i < c_.steps.ssize(); ++i)
       for (value_ref v : c_.steps[i].args)
-        if (v == operand_ref(p_.in_place) &&
-            (c_.steps[i].contraction >= 0 || region_[at(i)] != 2 * max_contractions))
-          return bad({who, "a contraction reads each of its elements more than once"});
+        if (v == operand_ref(p_.in_place) && (is_anchor(i) || region_[at(i)] != rest))
+          return bad({who, "a contraction or a pooling reads each of its elements more than once"});
     if (in.type != out.type || !(in.dims == out.dims) ||
         (!sinter::is_dynamic(in.dims) && !same_layout(in.dims, in.strides, out.strides)))
       return bad({who, "dtype, extents and strides must be the same, and are ", name_of(in.type),
@@ -347,6 +384,8 @@ inline shape value_dims(problem const& p, value_ref v) {
     shape& d = dims[detail::at(i)];
     if (s.contraction >= 0) {
       d = shape_of(s.code, p.chain.attrs(s), of(s.args[0]), of(s.args[1])).dims;
+    } else if (s.pooling >= 0) {
+      d = shape_of(s.code, p.chain.window(s), of(s.args[0])).dims;
     } else {
       for (value_ref a : s.args) d = broadcast(d, of(a)).dims;
       if (is_reduction(s.code)) d = reduced_shape(d);

@@ -25,6 +25,9 @@ enum class fault : unsigned char {
   group_too_long,
   clip_bounds,
   conv_attributes,
+  pool_attributes,
+  vector_pooled,
+  static_window,
   static_rank,
   static_shapes,
   output_redefined,
@@ -62,6 +65,14 @@ inline constexpr fault_row fault_table[] = {
     {fault::conv_attributes,
      "sinter: a convolution wants strides, dilations and groups of at least 1, pads of at least 0, "
      "and one number for all spatial axes or one for each"},
+    {fault::pool_attributes,
+     "sinter: a pooling wants a kernel and strides of at least 1, pads of at least 0 that are less "
+     "than the kernel, and one number for both spatial axes or one for each"},
+    {fault::vector_pooled,
+     "sinter: a pooling reads an image, N,H,W,C, not a vector, scalar or number"},
+    {fault::static_window,
+     "sinter: a pooling wants an image of static rank 4, N,H,W,C, at least as large with its "
+     "padding as the window"},
     {fault::static_rank,
      "sinter: an operand of a contraction has the wrong static rank: matmul wants 2 or more, "
      "conv1d 3, conv2d 4, conv3d 5"},
@@ -98,6 +109,9 @@ namespace stop {
 [[noreturn]] inline void sinter_one_group_has_too_many_steps_operands_constants_or_outputs() { raise_fault(fault::group_too_long); }
 [[noreturn]] inline void sinter_clip_wants_a_low_bound_that_is_not_above_the_high_one() { raise_fault(fault::clip_bounds); }
 [[noreturn]] inline void sinter_a_convolution_wants_stride_dilation_groups_of_at_least_1_and_pad_of_at_least_0() { raise_fault(fault::conv_attributes); }
+[[noreturn]] inline void sinter_a_pooling_wants_kernel_and_stride_of_at_least_1_and_pad_of_at_least_0_below_the_kernel() { raise_fault(fault::pool_attributes); }
+[[noreturn]] inline void sinter_a_pooling_reads_an_image_not_a_vector_scalar_or_number() { raise_fault(fault::vector_pooled); }
+[[noreturn]] inline void sinter_a_pooling_wants_an_image_of_static_rank_4_at_least_as_large_as_the_window() { raise_fault(fault::static_window); }
 [[noreturn]] inline void sinter_an_operand_of_a_contraction_has_the_wrong_static_rank() { raise_fault(fault::static_rank); }
 [[noreturn]] inline void sinter_the_static_shapes_of_the_operands_of_a_step_do_not_fit() { raise_fault(fault::static_shapes); }
 [[noreturn]] inline void sinter_two_outputs_have_the_same_name() { raise_fault(fault::output_redefined); }
@@ -134,6 +148,13 @@ constexpr void require_no_fault(fault f) {
       stop::sinter_clip_wants_a_low_bound_that_is_not_above_the_high_one();
     case fault::conv_attributes:
       stop::sinter_a_convolution_wants_stride_dilation_groups_of_at_least_1_and_pad_of_at_least_0();
+    case fault::pool_attributes:
+      stop::
+          sinter_a_pooling_wants_kernel_and_stride_of_at_least_1_and_pad_of_at_least_0_below_the_kernel();
+    case fault::vector_pooled:
+      stop::sinter_a_pooling_reads_an_image_not_a_vector_scalar_or_number();
+    case fault::static_window:
+      stop::sinter_a_pooling_wants_an_image_of_static_rank_4_at_least_as_large_as_the_window();
     case fault::static_rank:
       stop::sinter_an_operand_of_a_contraction_has_the_wrong_static_rank();
     case fault::static_shapes:
@@ -157,6 +178,15 @@ constexpr fault fault_of_attrs(op code, contraction_attrs const& a) {
   for (int i = 0; i < spatial_rank(code); ++i)
     ok = ok && a.stride[i] >= 1 && a.dilation[i] >= 1 && a.pad_begin[i] >= 0 && a.pad_end[i] >= 0;
   return ok ? fault::none : fault::conv_attributes;
+}
+
+/// Padding stays below the kernel, so that each window sees the image.
+constexpr fault fault_of_window(op code, pool_attrs const& a) {
+  bool ok = true;
+  for (int i = 0; i < 2 && code != op::global_avg_pool; ++i)
+    ok = ok && a.kernel[i] >= 1 && a.stride[i] >= 1 && a.pad_begin[i] >= 0 && a.pad_end[i] >= 0 &&
+         a.pad_begin[i] < a.kernel[i] && a.pad_end[i] < a.kernel[i];
+  return ok ? fault::none : fault::pool_attributes;
 }
 
 }  // namespace sinter::inline SINTER_ABI

@@ -5,6 +5,7 @@
 
 #include "contraction_shape.hpp"
 #include "graph.hpp"
+#include "pool_shape.hpp"
 
 namespace sinter::inline SINTER_ABI {
 namespace detail {
@@ -20,11 +21,13 @@ class static_shape_check {
  public:
   constexpr explicit static_shape_check(graph<Size> const& source_graph) : graph_(source_graph) {
     for (step const& s : graph_.steps) {
-      known_shape const made = s.contraction >= 0 ? contracted(s) : combined(s);
+      known_shape const made = s.contraction >= 0 ? contracted(s)
+                               : s.pooling >= 0   ? pooled(s)
+                                                  : combined(s);
       shapes_.push_back(made);
     }
   }
-  /// static_rank, static_shapes, or none.
+  /// static_rank, static_shapes, static_window, or none.
   constexpr fault found() const { return found_; }
 
  private:
@@ -44,6 +47,13 @@ class static_shape_check {
     contraction_shape const r =
         shape_of(s.code, graph_.contractions[int{s.contraction}], src.dims, weight.dims);
     if (!r.fits) report(fault::static_shapes);
+    return {r.fits, r.dims};
+  }
+  constexpr known_shape pooled(step const& s) {
+    known_shape const image = of(s.args[0]);
+    if (!image.known) return {};
+    pooled_shape const r = shape_of(s.code, graph_.poolings[int{s.pooling}], image.dims);
+    if (!r.fits) report(fault::static_window);
     return {r.fits, r.dims};
   }
   static constexpr bool rank_fits(op code, known_shape const& s) {

@@ -64,6 +64,7 @@ class chain_printer {
     step const& s = c_.steps[i];
     op_row const& row = row_of(s.code);
     bool const piped = i > 0 && s.contraction < 0 && s.args[0] == step_ref(i - 1);
+    if (s.pooling >= 0) return print_pooling(s, row, piped);
     if (s.rounded) out_.append("let ");
     out_.append(row.name);
     if (s.code == op::cast) {
@@ -92,6 +93,37 @@ class chain_printer {
     print_params(s);
     if (s.contraction >= 0) print_attrs(s);
     out_.append(")");
+  }
+
+  constexpr void print_pooling(step const& s, op_row const& row, bool piped) {
+    bool const whole = s.code == op::global_avg_pool;
+    if (s.rounded) out_.append("let ");
+    out_.append(row.name);
+    if (piped && whole) return;
+    out_.append("(");
+    if (!piped) print_value(s, 0);
+    if (!piped && !whole) out_.append(", ");
+    if (!whole) print_window(c_.window(s));
+    out_.append(")");
+  }
+  constexpr void print_window(pool_attrs const& w) {
+    print_pair("kernel=", w.kernel);
+    if (w.stride[0] != w.kernel[0] || w.stride[1] != w.kernel[1]) print_pair(", stride=", w.stride);
+    if (w.pad_begin[0] == w.pad_end[0] && w.pad_begin[1] == w.pad_end[1]) {
+      if (w.pad_begin[0] != 0 || w.pad_begin[1] != 0) print_pair(", pad=", w.pad_begin);
+    } else {
+      print_pair(", pad_begin=", w.pad_begin);
+      print_pair(", pad_end=", w.pad_end);
+    }
+    if (w.ceil) out_.append(", ceil");
+    if (!w.count_pad) out_.append(", exclude_pad");
+  }
+  constexpr void print_pair(std::string_view name, int const (&values)[2]) {
+    out_.append(name);
+    out_.append_number(values[0]);
+    if (values[1] == values[0]) return;
+    out_.append("x");
+    out_.append_number(values[1]);
   }
 
   static constexpr bool usual_params(step const& s) {
@@ -295,7 +327,7 @@ constexpr std::uint64_t hash(basic_chain<N...> const& c) {
   for (step const& s : c.steps) {
     h.number(static_cast<int>(s.code)).number(static_cast<int>(s.to)).add(s.alpha).add(s.beta);
     for (value_ref v : s.args) h.add(v);
-    h.number(s.contraction).number(s.rounded ? 1 : 0);
+    h.number(s.contraction).number(s.pooling).number(s.rounded ? 1 : 0);
   }
   h.number(c.operands.ssize());
   for (operand const& o : c.operands)
@@ -311,6 +343,12 @@ constexpr std::uint64_t hash(basic_chain<N...> const& c) {
     for (int i = 0; i < 3; ++i)
       h.number(a.stride[i]).number(a.dilation[i]).number(a.pad_begin[i]).number(a.pad_end[i]);
     h.number(a.groups).number(a.transposed_src).number(a.transposed_weight);
+  }
+  h.number(c.poolings.ssize());
+  for (pool_attrs const& w : c.poolings) {
+    for (int i = 0; i < 2; ++i)
+      h.number(w.kernel[i]).number(w.stride[i]).number(w.pad_begin[i]).number(w.pad_end[i]);
+    h.number(w.ceil).number(w.count_pad);
   }
   h.number(c.outputs.ssize());
   for (output const& o : c.outputs)

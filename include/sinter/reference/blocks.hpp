@@ -2,7 +2,7 @@
 // or float (a pass).
 //
 // An Arithmetic is a policy: a number type with load, fill, rounding, the pointwise ops, sums of
-// products and reductions of rows. Another one (a number with an error bound) lives with the tests. The op is looked up
+// products, reductions of rows and windows. Another one (a number with an error bound) lives with the tests. The op is looked up
 // once per run, outside the element loop, so that compilers can vectorise. Read
 // reference/evaluator.hpp next.
 #pragma once
@@ -67,6 +67,18 @@ struct plain_arithmetic {
     Real result{};
     visit_reduction(code, [&]<op Code>() { result = row_result<Code>(r); });
     return result;
+  }
+
+  /// A window takes one more pixel, n channels of it: the largest, or the sum.
+  static void take_pixel(op code, Real* window, Real const* pixel, bool first, int n) {
+    for (int j = 0; j < n; ++j)
+      window[j] = first                  ? pixel[j]
+                  : code == op::max_pool ? detail::larger(window[j], pixel[j])
+                                         : window[j] + pixel[j];
+  }
+  /// The sums of windows become means.
+  static void divide(Real* sums, extent count, int n) {
+    for (int j = 0; j < n; ++j) sums[j] /= static_cast<Real>(count);
   }
 
   /// sums[j] += a * b[j]

@@ -5,7 +5,7 @@
 // only: a step that a contraction reads (to the src dtype), a step marked `rounded`, a cast, and
 // the store. Any strides, broadcasts, transpositions, groups, dilations; several outputs; extents
 // 0. A contraction is summed once for each value of a run; a chain's second contraction recomputes
-// the runs of the first that it reads. Reductions are computed row by row, before the steps that
+// the runs of the first that it reads, and a pooling those of each window. Reductions are computed row by row, before the steps that
 // read them: what leads to one is evaluated along its own row, and again for the steps after it,
 // unless the row is a single run. Nothing is allocated: scratch does not depend on extents.
 // Oracle and pass are made of this: reference/evaluate.hpp, reference/pass.hpp.
@@ -14,45 +14,10 @@
 #include <array>
 #include <span>
 
-#include "../plan/problem.hpp"
 #include "blocks.hpp"
+#include "runs.hpp"
 
 namespace sinter::inline SINTER_ABI {
-
-/// A step whose values are already in memory (broadcast like an operand): the steps that lead to it
-/// do not run.
-struct given_value {
-  int step = -1;
-  void const* data = nullptr;
-  tensor_desc desc;
-};
-
-/// `count` values that follow each other along `axis` of a tensor of extents dims, from the index
-/// `at` on.
-struct value_run {
-  shape dims;
-  shape at;
-  int axis = -1;  ///< -1 for rank 0
-  int count = 1;
-};
-
-inline constexpr int run_length = 256;
-
-/// Place of a run in a tensor that broadcasts to the run's extents.
-struct run_place {
-  extent offset = 0;
-  extent stride = 0;
-};
-inline run_place place_of(value_run const& r, shape const& dims, strides const& s) {
-  run_place place;
-  int const skipped = r.dims.ssize() - dims.ssize();
-  for (int i = 0; i < dims.ssize(); ++i) {
-    if (dims[i] == 1) continue;
-    place.offset += r.at[i + skipped] * s[i];
-    if (i + skipped == r.axis) place.stride = s[i];
-  }
-  return place;
-}
 
 template <class Arithmetic>
 class evaluator {
@@ -61,7 +26,8 @@ class evaluator {
 
   /// Numbers of scratch that any call with this chain needs.
   static constexpr std::size_t scratch_numbers(chain const& c) {
-    return (1 + c.contractions.size()) * (c.steps.size() + extra_runs) * std::size_t{run_length};
+    return (1 + c.contractions.size() + c.poolings.size()) * (c.steps.size() + extra_runs) *
+           std::size_t{run_length};
   }
 
   /// `operands` in the chain's order. The problem has no dynamic extents.
@@ -79,6 +45,8 @@ class evaluator {
       if (s.contraction >= 0) {
         contracted& d = contracted_[detail::at(s.contraction)];
         d = {value_dims(p, step_ref(i)), value_dims(p, s.args[0]), value_dims(p, s.args[1])};
+      } else if (s.pooling >= 0) {
+        pooled_dims_[detail::at(s.pooling)] = value_dims(p, s.args[0]);
       } else {
         for (value_ref v : s.args) {
           if (v.kind != value_kind::step) continue;
@@ -236,6 +204,8 @@ class evaluator {
       }
       if (s.contraction >= 0) {
         contract(s, r, out, level);
+      } else if (s.pooling >= 0) {
+        pool(s, r, out, level);
       } else if (is_reduction(s.code)) {
         for (int j = 0; j < r.count; ++j)
           out[j] = levels_[detail::at(level)].reduced[detail::at(i)];
@@ -269,6 +239,12 @@ class evaluator {
   }
   /// What a contraction reads: an operand as it is in memory, a step rounded to the src dtype.
   number const* contracted_argument(value_ref v, value_run const& r, number* room, int level) {
+    number const* const values = argument_elsewhere(v, r, room, level);
+    if (v.kind == value_kind::step) Arithmetic::round(room, c_.precision.src, r.count);
+    return values;
+  }
+  /// The values of v over a run other than this level's.
+  number const* argument_elsewhere(value_ref v, value_run const& r, number* room, int level) {
     if (v.kind != value_kind::step) return argument(v, r, room, level);
     std::uint64_t const rows = rows_[detail::at(v.index)];
     bool const by_value = rows != 0 && r.axis != r.dims.ssize() - 1;  // each lies in another row
@@ -281,8 +257,31 @@ class evaluator {
       for (int j = 0; j < part.count; ++j) room[done + j] = values[j];
       if (by_value) ++part.at[r.axis];
     }
-    Arithmetic::round(room, c_.precision.src, r.count);
     return room;
+  }
+
+  void pool(step const& s, value_run const& r, number* out, int level) {
+    if (r.axis != r.dims.ssize() - 1) {  // along another axis: value by value
+      value_run one{r.dims, r.at, r.dims.ssize() - 1, 1};
+      for (int j = 0; j < r.count; ++j, ++one.at[r.axis]) pool(s, one, out + j, level);
+      return;
+    }
+    shape const& image = pooled_dims_[detail::at(s.pooling)];
+    pool_attrs const& attrs = c_.window(s);
+    pool_axis const rows = pool_axis_of(s.code, attrs, 0, image[1]);
+    pool_axis const columns = pool_axis_of(s.code, attrs, 1, image[2]);
+    value_run pixel{image, r.at, r.axis, r.count};
+    bool first = true;
+    for (extent& i = pixel.at[1] = rows.first(r.at[1]); i < rows.end(r.at[1]); ++i)
+      for (extent& j = pixel.at[2] = columns.first(r.at[2]); j < columns.end(r.at[2]); ++j) {
+        number const* values = argument_elsewhere(s.args[0], pixel, extra(level, 3), level);
+        Arithmetic::take_pixel(s.code, out, values, first, r.count);
+        first = false;
+      }
+    if (s.code == op::max_pool) return;
+    extent const counted =
+        rows.counted(r.at[1], attrs.count_pad) * columns.counted(r.at[2], attrs.count_pad);
+    Arithmetic::divide(out, counted, r.count);
   }
 
   void contract(step const& s, value_run const& r, number* out, int level) {
@@ -392,7 +391,8 @@ class evaluator {
   /// whose rows come first.
   std::array<std::uint64_t, max_steps> needs_{}, rows_{};
   std::array<shape, max_steps> row_dims_{};  ///< of a reduction: the extents that it reads
-  std::array<row_level, 1 + max_contractions> levels_{};
+  std::array<row_level, 1 + max_contractions + max_poolings> levels_{};
+  std::array<shape, max_poolings> pooled_dims_{};  ///< of a pooling: the image that it reads
   std::array<contracted, max_contractions> contracted_{};
 };
 

@@ -30,12 +30,12 @@ template <class Parameters, class Outputs>
 struct signature;
 
 /// The first structural rule that an expression of this type breaks, whatever its numbers are. The shapes of a
-/// convolution depend on them and are left to the run.
+/// convolution and of windows depend on them and are left to the run.
 template <chain_expression E>
 inline constexpr fault structure_fault = [] {
   auto const made = flatten(E{});
   bool only_matmul = true;
-  for (step const& each : made.steps) only_matmul = only_matmul && !is_conv(each.code);
+  for (step const& each : made.steps) only_matmul = only_matmul && !is_conv(each.code) && !is_pooling(each.code);
   return made.broken == fault::static_shapes && !only_matmul ? fault::none : made.broken;
 }();
 
@@ -49,7 +49,7 @@ struct signature_maker {
   static constexpr bool needs_dims(int operand) {
     if (!source.operands[operand].static_dims.empty()) return false;
     for (step const& each : source.steps)
-      if (each.contraction >= 0 &&
+      if ((each.contraction >= 0 || each.pooling >= 0) &&
           (each.args[0] == operand_ref(operand) || each.args[1] == operand_ref(operand)))
         return true;
     return false;
