@@ -10,11 +10,11 @@
 
 #include <cstdlib>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "array_view.hpp"
 #include "inline_vector.hpp"
 #include "status.hpp"
 
@@ -66,7 +66,7 @@ inline std::optional<std::string> env_text(env which) { return env_text(row_of(w
 /// value, also one that differs in case or has spaces around it, is code::bad_environment:
 ///   sinter: SINTER_MAX_ISA is 'avx3'; wanted one of reference, avx2, avx512, avx512_bf16, amx
 inline result<std::optional<int>> env_choice(char const* name,
-                                             std::span<std::string_view const> words) {
+                                             array_view<std::string_view const> words) {
   std::optional<std::string> const given = env_text(name);
   if (!given) return std::optional<int>{};
   for (std::size_t i = 0; i < words.size(); ++i)
@@ -83,7 +83,7 @@ inline result<std::optional<int>> env_choice(char const* name,
 }
 inline result<std::optional<int>> env_choice(env which) {
   env_row const& row = row_of(which);
-  return env_choice(row.name, std::span(row.words.data(), row.words.size()));
+  return env_choice(row.name, array_view(row.words.data(), row.words.size()));
 }
 
 /// The first variable of the table whose value is not understood, as an error: compile() asks this

@@ -7,7 +7,7 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <optional>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -63,28 +63,47 @@ class exception : public std::runtime_error {
 #endif
 }
 
-/// A value or the error that took its place.
+/// A value or the error that took its place. Moved, never copied.
 template <class T>
 class [[nodiscard]] result {
  public:
-  result(T taken) : value_(std::move(taken)) {}    // NOLINT: implicit on purpose
-  result(failure why) : error_(std::move(why)) {}  // NOLINT: implicit on purpose
+  result(T taken) : value_(std::move(taken)), ok_(true) {}     // NOLINT: implicit on purpose
+  result(failure why) : error_(std::move(why)), ok_(false) {}  // NOLINT: implicit on purpose
+  result(result&& other) : ok_(other.ok_) {
+    if (ok_)
+      ::new (static_cast<void*>(&value_)) T(std::move(other.value_));
+    else
+      ::new (static_cast<void*>(&error_)) failure(std::move(other.error_));
+  }
+  result& operator=(result&& other) {
+    if (this != &other) {
+      this->~result();
+      ::new (static_cast<void*>(this)) result(std::move(other));
+    }
+    return *this;
+  }
+  ~result() {
+    if (ok_)
+      value_.~T();
+    else
+      error_.~failure();
+  }
 
-  bool ok() const noexcept { return value_.has_value(); }
+  bool ok() const noexcept { return ok_; }
   explicit operator bool() const noexcept { return ok(); }
 
   /// The value. Raises the error if there is none.
   T& value() & {
     if (!ok()) raise(error_);
-    return *value_;
+    return value_;
   }
   T const& value() const& {
     if (!ok()) raise(error_);
-    return *value_;
+    return value_;
   }
   T&& value() && {
     if (!ok()) raise(std::move(error_));
-    return std::move(*value_);
+    return std::move(value_);
   }
   T& operator*() & { return value(); }
   T const& operator*() const& { return value(); }
@@ -95,8 +114,11 @@ class [[nodiscard]] result {
   failure const& error() const { return error_; }
 
  private:
-  std::optional<T> value_;  // and not one std::variant: that costs each includer 30 MB and a quarter second
-  failure error_{code::ok, {}};
+  union {  // by hand: std::optional, and std::variant more so, costs each includer a quarter of a second
+    T value_;
+    failure error_;
+  };
+  bool ok_;
 };
 
 /// Success or an error, for functions that give nothing back.

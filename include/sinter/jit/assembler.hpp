@@ -15,10 +15,10 @@
 #include <deque>
 #include <memory>
 #include <new>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "../base/array_view.hpp"
 #include "../base/status.hpp"
 #include "accumulator_block.hpp"
 
@@ -28,6 +28,7 @@
 // NOLINTBEGIN: names and style of Xbyak
 #define Xbyak sinter_xbyak
 #define XBYAK_NO_EXCEPTION
+#define XBYAK_DONT_USE_MMAP_ALLOCATOR
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpedantic"
 #pragma GCC diagnostic ignored "-Wconversion"
@@ -41,6 +42,7 @@
 #include <xbyak/xbyak.h>
 #pragma GCC diagnostic pop
 #undef XBYAK_NO_EXCEPTION
+#undef XBYAK_DONT_USE_MMAP_ALLOCATOR
 #undef Xbyak
 // NOLINTEND
 
@@ -101,7 +103,7 @@ class assembler : private detail::code_buffer, public xb::CodeGenerator {
   /// Emits the constants that were referred to, behind the last instruction, and gives the whole
   /// code; or says why nothing usable was generated: an overflow, an encoding that does not exist,
   /// a label without a place. Once. The bytes are valid as long as the assembler.
-  result<std::span<std::byte const>> finish() {
+  result<array_view<std::byte const>> finish() {
     std::string const what = "sinter: generating a kernel failed: ";
     if (!bytes) return failure{code::out_of_memory, what + "no memory"};
     emit_pool();
@@ -111,7 +113,7 @@ class assembler : private detail::code_buffer, public xb::CodeGenerator {
                      what + xb::ConvertErrorToString(e)};
     }
     if (hasUndefinedLabel()) return failure{code::system, what + "a label has no place"};
-    return std::span(reinterpret_cast<std::byte const*>(getCode()), getSize());
+    return array_view(reinterpret_cast<std::byte const*>(getCode()), getSize());
   }
 
  private:
@@ -121,7 +123,7 @@ class assembler : private detail::code_buffer, public xb::CodeGenerator {
   };
 
   /// Asked several times for each step of a long chain: no allocation, most misses end at one word.
-  xb::Label& find(std::span<std::uint32_t const> words) {
+  xb::Label& find(array_view<std::uint32_t const> words) {
     for (pooled& p : pool_)
       if (p.words[0] == words[0] && p.words.size() == words.size() &&
           std::equal(words.begin(), words.end(), p.words.begin()))

@@ -10,12 +10,12 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "../base/status.hpp"
 
@@ -30,35 +30,34 @@ struct cache_counters {
   std::size_t entries = 0;  ///< ready ones now
 };
 
-template <class Value>
-class code_cache {
+namespace detail {
+
+/// The cache without the type of its values.
+class untyped_cache {
  public:
-  using value = std::shared_ptr<Value const>;
+  using value = std::shared_ptr<void const>;
+  using maker = result<value> (*)(void* context);
 
-  explicit code_cache(std::size_t capacity) : capacity_(capacity > 0 ? capacity : 1) {}
-  code_cache(code_cache const&) = delete;
-  code_cache& operator=(code_cache const&) = delete;
+  explicit untyped_cache(std::size_t capacity) : capacity_(capacity > 0 ? capacity : 1) {}
+  untyped_cache(untyped_cache const&) = delete;
+  untyped_cache& operator=(untyped_cache const&) = delete;
 
-  /// The value of `key`; make(), which gives a result<value>, is called without a lock and only if
-  /// nobody else made it or is about to. It must not ask this cache for the same key.
-  template <class Make>
-  result<value> get(std::string const& key, Make&& make) {
+  result<value> get(std::string const& key, maker make, void* context) {
     {
       std::unique_lock lock(mutex_);
-      for (auto found = index_.find(key); found != index_.end(); found = index_.find(key)) {
-        if (found->second->made) {
+      for (entry* found = find(key); found != nullptr; found = find(key)) {
+        if (found->made) {
           ++counters_.hits;
-          entries_.splice(entries_.begin(), entries_, found->second);
-          return found->second->made;
+          found->used = ++clock_;
+          return found->made;
         }
         ++counters_.waited;
         changed_.wait(lock);
       }
-      entries_.push_front({key, nullptr});
-      index_.emplace(key, entries_.begin());
+      entries_.push_back({hash_of(key), ++clock_, key, nullptr});
     }
     attempt guard{*this, key};
-    result<value> made = std::forward<Make>(make)();
+    result<value> made = make(context);
     if (made) guard.keep(*made);
     return made;
   }
@@ -70,7 +69,6 @@ class code_cache {
     return c;
   }
 
-  /// Forgets every ready entry; the counters stay.
   void clear() {
     std::lock_guard const lock(mutex_);
     trim(0);
@@ -78,21 +76,23 @@ class code_cache {
 
  private:
   struct entry {
+    std::size_t hash;
+    std::uint64_t used;  ///< the clock when it was asked for last
     std::string key;
     value made;  ///< null while it is being generated
   };
 
   /// Takes the entry out again unless something is kept: also on the way of an exception.
   struct attempt {
-    code_cache& cache;
+    untyped_cache& cache;
     std::string const& key;
     bool kept = false;
 
     void keep(value const& v) {
       std::lock_guard const lock(cache.mutex_);
-      auto const at = cache.index_.find(key)->second;
-      at->made = v;
-      cache.entries_.splice(cache.entries_.begin(), cache.entries_, at);
+      entry& at = *cache.find(key);
+      at.made = v;
+      at.used = ++cache.clock_;
       ++cache.ready_;
       ++cache.counters_.generated;
       cache.trim(cache.capacity_);
@@ -101,22 +101,31 @@ class code_cache {
     ~attempt() {
       if (!kept) {
         std::lock_guard const lock(cache.mutex_);
-        auto const at = cache.index_.find(key);
-        cache.entries_.erase(at->second);
-        cache.index_.erase(at);
+        cache.erase(*cache.find(key));
         ++cache.counters_.failed;
       }
       cache.changed_.notify_all();
     }
   };
 
-  /// Drops ready entries from the old end until `limit` are left.
+  static std::size_t hash_of(std::string_view key) { return std::hash<std::string_view>()(key); }
+  entry* find(std::string_view key) {
+    std::size_t const hash = hash_of(key);
+    for (entry& e : entries_)
+      if (e.hash == hash && e.key == key) return &e;
+    return nullptr;
+  }
+  void erase(entry& e) {
+    std::swap(e, entries_.back());
+    entries_.pop_back();
+  }
+  /// Drops the ready entries that were not asked for the longest until `limit` are left.
   void trim(std::size_t limit) {
-    for (auto it = entries_.end(); ready_ > limit && it != entries_.begin();) {
-      --it;
-      if (!it->made) continue;
-      index_.erase(it->key);
-      it = entries_.erase(it);
+    while (ready_ > limit) {
+      entry* oldest = nullptr;
+      for (entry& e : entries_)
+        if (e.made && (oldest == nullptr || e.used < oldest->used)) oldest = &e;
+      erase(*oldest);
       --ready_;
       ++counters_.evicted;
     }
@@ -125,10 +134,44 @@ class code_cache {
   std::size_t const capacity_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::list<entry> entries_;  ///< the most recently used first
-  std::unordered_map<std::string, typename std::list<entry>::iterator> index_;
+  std::vector<entry> entries_;  ///< in no order: some hundreds, found by their hashes
+  std::uint64_t clock_ = 0;
   std::size_t ready_ = 0;
   cache_counters counters_;
+};
+
+}  // namespace detail
+
+template <class Value>
+class code_cache {
+ public:
+  using value = std::shared_ptr<Value const>;
+
+  explicit code_cache(std::size_t capacity) : cache_(capacity) {}
+
+  /// The value of `key`; make(), which gives a result<value>, is called without a lock and only if
+  /// nobody else made it or is about to. It must not ask this cache for the same key.
+  template <class Make>
+  result<value> get(std::string const& key, Make const& make) {
+    // The context is const again inside.
+    auto found = cache_.get(key, &made_by<Make>, const_cast<Make*>(&make));  // NOLINT
+    if (!found) return found.error();
+    return std::static_pointer_cast<Value const>(*found);
+  }
+
+  cache_counters counters() const { return cache_.counters(); }
+  /// Forgets every ready entry; the counters stay.
+  void clear() { cache_.clear(); }
+
+ private:
+  template <class Make>
+  static result<detail::untyped_cache::value> made_by(void* make) {
+    result<value> made = (*static_cast<Make const*>(make))();
+    if (!made) return made.error();
+    return detail::untyped_cache::value(*made);
+  }
+
+  detail::untyped_cache cache_;
 };
 
 }  // namespace sinter::inline SINTER_ABI::jit

@@ -19,12 +19,12 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
+#include "../base/array_view.hpp"
 #include "../base/status.hpp"
 #include "../core/buffer.hpp"
 #include "code_notes.hpp"
@@ -46,7 +46,7 @@ class machine_code {
   machine_code& operator=(machine_code const&) = delete;
   ~machine_code();
 
-  std::span<std::byte const> bytes() const noexcept { return {entry_, bytes_}; }
+  array_view<std::byte const> bytes() const noexcept { return {entry_, bytes_}; }
   /// The entry as a function pointer: code.entry<void (*)(args const*)>().
   template <class F>
   F entry() const noexcept {
@@ -83,7 +83,7 @@ class code_memory : public std::enable_shared_from_this<code_memory> {
 
   /// Copies `code` (position independent, at most a region) to executable memory. `name` is what
   /// dumps and profiles call it (jit/code_notes.hpp).
-  result<std::shared_ptr<machine_code const>> publish(std::span<std::byte const> code,
+  result<std::shared_ptr<machine_code const>> publish(array_view<std::byte const> code,
                                                       std::string_view name = "kernel") {
     auto placed = add(code);
     if (placed) note_code(name, (*placed)->bytes());
@@ -137,7 +137,7 @@ class code_memory : public std::enable_shared_from_this<code_memory> {
     return error == 0 ? verdict::yes() : verdict::no(refused("mprotect", error).message);
   }
 
-  result<std::shared_ptr<machine_code const>> add(std::span<std::byte const> code) {
+  result<std::shared_ptr<machine_code const>> add(array_view<std::byte const> code) {
     std::size_t const bytes = round_up(code.size() > 0 ? code.size() : 1, granule);
     if (bytes > region_bytes)
       return failure{code::unsupported, "sinter: a kernel of " + std::to_string(code.size()) +
@@ -154,7 +154,7 @@ class code_memory : public std::enable_shared_from_this<code_memory> {
 
   /// Rebuilds the region with `code` in the hole. On failure everything is as before.
   result<std::shared_ptr<machine_code const>> place(region& r, std::size_t index, std::size_t bytes,
-                                                    std::span<std::byte const> code) {
+                                                    array_view<std::byte const> code) {
     std::size_t const offset = r.holes[index].offset;
     r.holes.reserve(r.kernels + 2);  // so that release() allocates nothing
     void* const fresh =

@@ -17,10 +17,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <span>
 #include <string>
 #include <string_view>
 
+#include "../base/array_view.hpp"
 #include "../base/env.hpp"
 
 namespace sinter::inline SINTER_ABI::jit {
@@ -54,7 +54,7 @@ inline std::string file_name_of(std::string_view name) {
 }  // namespace detail
 
 /// `name` is one line that says what the code computes: chain, shape, ISA.
-inline void note_code(std::string_view name, std::span<std::byte const> code) {
+inline void note_code(std::string_view name, array_view<std::byte const> code) {
   if (auto const prefix = env_text(env::jit_dump)) {
     static std::atomic<int> number{0};
     detail::append_to(

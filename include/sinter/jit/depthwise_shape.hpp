@@ -9,7 +9,6 @@
 // border enters late or leaves early. Plain values, no code. Read jit/depthwise_taps.hpp next.
 #pragma once
 
-#include <algorithm>
 #include <vector>
 
 #include "../base/inline_vector.hpp"
@@ -98,11 +97,11 @@ struct column_use {
 /// Of taps first, first + 1, ..., last - 1; in the order of columns.
 inline std::vector<column_use> column_uses(depthwise_shape const& s, int first, int last) {
   std::vector<column_use> uses;
-  for (int pixel = 0; pixel < s.pixels; ++pixel)
-    for (int tap = first; tap < last; ++tap)
-      uses.push_back({pixel * s.stride + tap * s.dilation, pixel, tap});
-  std::stable_sort(uses.begin(), uses.end(),
-                   [](column_use const& a, column_use const& b) { return a.column < b.column; });
+  extent const columns = extent{s.pixels - 1} * s.stride + extent{last - 1} * s.dilation + 1;
+  for (extent column = 0; column < columns; ++column)
+    for (int pixel = 0; pixel < s.pixels; ++pixel)
+      for (int tap = first; tap < last; ++tap)
+        if (pixel * s.stride + tap * s.dilation == column) uses.push_back({column, pixel, tap});
   return uses;
 }
 

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <string_view>
 
+#include "../base/array_view.hpp"
 #include "eltwise_log.hpp"
 
 namespace sinter::inline SINTER_ABI::jit {
@@ -105,7 +106,7 @@ static_assert(3 + most_temporaries(isa::avx512) <= vector_count_of(isa::avx512))
 class eltwise_code {
  public:
   /// At least temporaries_of() vector registers; a mask register from AVX-512 on.
-  eltwise_code(assembler& a, std::span<int const> temporaries, int mask)
+  eltwise_code(assembler& a, array_view<int const> temporaries, int mask)
       : e_(a, temporaries, mask) {}
 
   /// x = op(x), op of class unary. `for_bf16`: nothing but a store as bf16 follows.

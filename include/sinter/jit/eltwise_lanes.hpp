@@ -8,8 +8,8 @@
 #pragma once
 
 #include <initializer_list>
-#include <span>
 
+#include "../base/array_view.hpp"
 #include "assembler.hpp"
 
 namespace sinter::inline SINTER_ABI::jit {
@@ -29,7 +29,7 @@ enum class compare : std::uint8_t {
 class lanes {
  public:
   /// `mask` is used from AVX-512 on only.
-  lanes(assembler& code, std::span<int const> temporaries, int mask)
+  lanes(assembler& code, array_view<int const> temporaries, int mask)
       : a(code), temporaries_(temporaries), mask_(mask) {}
 
   assembler& a;  // NOLINT: emitters speak to it directly
@@ -90,7 +90,7 @@ class lanes {
   }
 
  private:
-  std::span<int const> temporaries_;
+  array_view<int const> temporaries_;
   int mask_;
 };
 

@@ -11,6 +11,7 @@
 #include <array>
 #include <vector>
 
+#include "../base/array_view.hpp"
 #include "../plan/chain.hpp"
 #include "eltwise.hpp"
 #include "epilogue_needs.hpp"
@@ -286,7 +287,7 @@ class epilogue_walk {
   void with_temporaries(int n, F&& f) {
     std::array<int, 8> t{};
     for (int i = 0; i < n; ++i) t[index(i)] = take();
-    std::span<int const> const all(t.data(), index(n));
+    array_view<int const> const all(t.data(), index(n));
     eltwise_code e(a_, all, mask_);
     f(e, all);
     for (int i = 0; i < n; ++i) give(t[index(i)]);

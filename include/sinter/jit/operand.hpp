@@ -7,6 +7,7 @@
 // sequence of the lower levels keeps them: docs/precision.md.
 #pragma once
 
+#include "../base/array_view.hpp"
 #include "assembler.hpp"
 #include "registers.hpp"
 
@@ -75,7 +76,8 @@ class operand_code {
 
   /// Stores the first lanes of `from`, rounded to t. `from` and the temporaries are overwritten.
   /// `mask` (AVX-512 below BF16, else unused) is overwritten as well.
-  void store(dtype t, int from, place p, lane_count n, std::span<int const> temporaries, int mask) {
+  void store(dtype t, int from, place p, lane_count n, array_view<int const> temporaries,
+             int mask) {
     if (t == dtype::f32) return store_f32(from, p, n, temporaries);
     if (t == dtype::bf16) to_bf16(from, temporaries, mask);
     if (a_.masks()) {
@@ -102,7 +104,7 @@ class operand_code {
   }
 
   /// x = x rounded to t and widened again; as store() rounds.
-  void round(dtype t, int x, std::span<int const> temporaries, int mask) {
+  void round(dtype t, int x, array_view<int const> temporaries, int mask) {
     if (t == dtype::f32) return;
     if (t == dtype::f16) {
       a_.vcvtps2ph(a_.half(x), a_.vec(x), 0);
@@ -134,7 +136,7 @@ class operand_code {
     a_.vmovups(a_.vec(to), tail_mask(n.lanes));
     a_.vmaskmovps(a_.vec(to), a_.vec(to), at(p));
   }
-  void store_f32(int from, place p, lane_count n, std::span<int const> temporaries) {
+  void store_f32(int from, place p, lane_count n, array_view<int const> temporaries) {
     if (n.all()) return a_.vmovups(at(p), a_.vec(from));
     if (a_.masks()) return a_.vmovups(at(p) | assembler::mask(n.mask), a_.vec(from));
     a_.vmovups(a_.vec(temporaries[0]), tail_mask(n.lanes));
@@ -173,7 +175,7 @@ class operand_code {
 
   /// With BF16: the lower half of x holds the packed result. Else each lane holds its result in the
   /// lower 16 bits: x + 0x7fff + (bit 16 of x), shifted; a NaN is made quiet instead.
-  void to_bf16(int x, std::span<int const> temporaries, int mask) {
+  void to_bf16(int x, array_view<int const> temporaries, int mask) {
     xb::Xmm const v = a_.vec(x);
     if (includes(a_.level(), isa::avx512_bf16)) return a_.vcvtneps2bf16(a_.half(x), v);
     xb::Xmm const t = a_.vec(temporaries[0]);

@@ -11,10 +11,10 @@
 #pragma once
 
 #include <limits>
-#include <span>
 #include <utility>
 #include <vector>
 
+#include "../base/array_view.hpp"
 #include "../core/op.hpp"
 #include "eltwise_lanes.hpp"
 #include "operand.hpp"
@@ -51,7 +51,7 @@ constexpr int reduction_temporaries(op code, isa level) {
 /// accumulate(), three for finish(). `mask`: AVX-512 only.
 class reduction_code {
  public:
-  reduction_code(assembler& a, std::span<int const> temporaries, int mask)
+  reduction_code(assembler& a, array_view<int const> temporaries, int mask)
       : e_(a, temporaries, mask), memory_(a) {}
 
   void begin(op code, block_reduction const& r) {

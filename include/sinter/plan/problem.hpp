@@ -12,10 +12,10 @@
 
 #include <array>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "../base/array_view.hpp"
 #include "../base/status.hpp"
 #include "../core/tensor_view.hpp"
 #include "../isa/isa.hpp"
@@ -53,8 +53,8 @@ using operand_spec = std::optional<tensor_desc>;
 
 /// The valid problem, or a sentence. `operands` in the chain's order, missing ones at the end count
 /// as not described. `output_strides` likewise: empty strides are dense. `in_place` as in problem.
-result<problem> make_problem(chain const& c, std::span<operand_spec const> operands,
-                             std::span<strides const> output_strides = {},
+result<problem> make_problem(chain const& c, array_view<operand_spec const> operands,
+                             array_view<strides const> output_strides = {},
                              numerics n = numerics::strict, int in_place = -1);
 
 /// Does any extent change from call to call?
@@ -75,7 +75,7 @@ class problem_builder {
  public:
   explicit problem_builder(problem& p) : p_(p), c_(p.chain) {}
 
-  status run(std::span<operand_spec const> operands, std::span<strides const> output_strides) {
+  status run(array_view<operand_spec const> operands, array_view<strides const> output_strides) {
     for (int i = 0; i < c_.operands.ssize(); ++i) {
       operand_spec const none;
       if (status st = take_operand(i, at(i) < operands.size() ? operands[at(i)] : none); !st.ok())
@@ -311,7 +311,7 @@ class problem_builder {
     return {};
   }
 
-  status close_outputs(std::span<strides const> given) {
+  status close_outputs(array_view<strides const> given) {
     for (int i = 0; i < c_.outputs.ssize(); ++i) {
       output const& o = c_.outputs[i];
       tensor_desc& d = p_.outputs[at(i)];
@@ -357,8 +357,8 @@ class problem_builder {
 
 }  // namespace detail
 
-inline result<problem> make_problem(chain const& c, std::span<operand_spec const> operands,
-                                    std::span<strides const> output_strides, numerics n,
+inline result<problem> make_problem(chain const& c, array_view<operand_spec const> operands,
+                                    array_view<strides const> output_strides, numerics n,
                                     int in_place) {
   if (status st = detail::check_chain(c); !st.ok()) return st.error();
   problem p;

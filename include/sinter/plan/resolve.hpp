@@ -5,9 +5,9 @@
 #pragma once
 
 #include <array>
-#include <span>
 #include <string>
 
+#include "../base/array_view.hpp"
 #include "problem.hpp"
 
 namespace sinter::inline SINTER_ABI {
@@ -36,7 +36,7 @@ inline result<operand_spec> resolved_operand(problem const& p, int i, shape cons
 
 /// `dims[i]` belongs to operand i; empty where the operand keeps what it has, or follows from
 /// others. `into` must be a copy of p, or what an earlier resolve made of one.
-inline status resolve_into(problem& into, problem const& p, std::span<shape const> dims) {
+inline status resolve_into(problem& into, problem const& p, array_view<shape const> dims) {
   std::array<operand_spec, max_operands> operands;
   std::array<strides, max_outputs> output_strides;
   for (int i = 0; i < p.chain.operands.ssize(); ++i) {
@@ -56,7 +56,7 @@ inline status resolve_into(problem& into, problem const& p, std::span<shape cons
   return {};
 }
 
-inline result<problem> resolve(problem const& p, std::span<shape const> dims) {
+inline result<problem> resolve(problem const& p, array_view<shape const> dims) {
   problem copy = p;
   if (status st = resolve_into(copy, p, dims); !st.ok()) return st.error();
   return copy;

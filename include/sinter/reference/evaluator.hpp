@@ -12,8 +12,8 @@
 #pragma once
 
 #include <array>
-#include <span>
 
+#include "../base/array_view.hpp"
 #include "blocks.hpp"
 #include "runs.hpp"
 
@@ -32,7 +32,7 @@ class evaluator {
 
   /// `operands` in the chain's order. The problem has no dynamic extents.
   evaluator(problem const& p, void const* const* operands, number* scratch,
-            std::span<given_value const> given = {})
+            array_view<given_value const> given = {})
       : p_(p), c_(p.chain), operands_(operands), scratch_(scratch), given_(given) {
     for (int i = 0; i < c_.steps.ssize(); ++i) {
       step const& s = c_.steps[i];
@@ -385,7 +385,7 @@ class evaluator {
   chain const& c_;
   void const* const* operands_;
   number* scratch_;
-  std::span<given_value const> given_;
+  array_view<given_value const> given_;
   int part_ = 0, parts_ = 1;
   /// Of each step, the steps that are computed over the same run (a bit each), and the reductions
   /// whose rows come first.

@@ -7,6 +7,7 @@
 // result may differ from the double oracle by the roundings of f32: bounds in docs/precision.md.
 #pragma once
 
+#include "../base/array_view.hpp"
 #include "evaluator.hpp"
 
 namespace sinter::inline SINTER_ABI {
@@ -18,7 +19,7 @@ constexpr std::size_t pass_scratch_bytes(chain const& c) {
 /// `outputs_to_store`: a bit for each output of the chain. What those depend on must be pointwise
 /// from the given values on: a contraction that is reached is summed in float, in order, which is
 /// right but slow.
-inline void run_pass(problem const& p, std::span<given_value const> given,
+inline void run_pass(problem const& p, array_view<given_value const> given,
                      void const* const* operands, void* const* outputs, void* scratch,
                      unsigned outputs_to_store = ~0U) {
   evaluator<plain_arithmetic<float>> pass(p, operands, static_cast<float*>(scratch), given);

@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
-#include <span>
 
+#include "../base/array_view.hpp"
 #include "../core/buffer.hpp"
 
 namespace sinter::inline SINTER_ABI {
@@ -26,7 +26,7 @@ struct arena_item {
 inline constexpr std::size_t arena_overflow = (std::numeric_limits<std::size_t>::max)();
 
 /// Sets the offset of each item and gives the arena's size in bytes. `order` is working memory: as many ints as items.
-inline std::size_t plan_arena(std::span<arena_item> items, std::span<int> order) {
+inline std::size_t plan_arena(array_view<arena_item> items, array_view<int> order) {
   constexpr std::size_t limit =
       static_cast<std::size_t>((std::numeric_limits<std::ptrdiff_t>::max)());
   for (std::size_t i = 0; i < items.size(); ++i) order[i] = static_cast<int>(i);

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "../base/array_view.hpp"
 #include "../plan/resolve.hpp"
 #include "aliasing.hpp"
 #include "program_core.hpp"
@@ -228,7 +229,7 @@ inline status call_state::resolve_group(int g) {
     }
   }
   if (status st =
-          resolve_into(shapes[at(g)], group.problem, std::span(actual, group.operands.size()));
+          resolve_into(shapes[at(g)], group.problem, array_view(actual, group.operands.size()));
       !st.ok())
     return st;
   for (int i = 0; i < group.outputs.ssize(); ++i)

@@ -9,17 +9,16 @@
 // run/program_core.hpp next.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "../backend/backend.hpp"
+#include "../base/array_view.hpp"
 #include "../isa/detect.hpp"
 #include "../plan/text.hpp"
 #include "dispatch_rules.hpp"
@@ -28,7 +27,7 @@
 
 namespace sinter::inline SINTER_ABI {
 
-using backend_list = std::span<backend const* const>;
+using backend_list = array_view<backend const* const>;
 
 /// The backends of this build.
 backend_list backends();
@@ -137,18 +136,22 @@ inline bool has_reference_code(kernel const& k) {
 inline std::vector<backend const*> in_order(dispatch_rule const& rule, settings const& said,
                                             backend_list list) {
   std::vector<backend const*> order;
-  for (backend const* b : list)
+  auto const take = [&](backend const* b) {
     if (said.backend.empty() || b->name() == said.backend) order.push_back(b);
-  auto const place = [&rule](backend const* b) {
-    return std::find(rule.order.begin(), rule.order.end(), b->name()) - rule.order.begin();
   };
-  std::stable_sort(order.begin(), order.end(),
-                   [&place](backend const* a, backend const* b) { return place(a) < place(b); });
+  for (std::string_view name : rule.order)
+    for (backend const* b : list)
+      if (b->name() == name) take(b);
+  for (backend const* b : list) {
+    bool named = false;
+    for (std::string_view name : rule.order) named = named || b->name() == name;
+    if (!named) take(b);
+  }
   return order;
 }
 
 /// The first willing backend; one whose work is partly reference code only where no other is willing.
-inline std::shared_ptr<kernel const> first_willing(std::span<backend const* const> order,
+inline std::shared_ptr<kernel const> first_willing(array_view<backend const* const> order,
                                                    problem const& p,
                                                    std::vector<refused_backend>& refusals) {
   std::shared_ptr<kernel const> second;
@@ -168,7 +171,7 @@ inline std::shared_ptr<kernel const> first_willing(std::span<backend const* cons
 
 /// All willing backends without reference code; where there are none, what first_willing() gives.
 inline std::vector<std::shared_ptr<kernel const>> all_willing(
-    std::span<backend const* const> order, problem const& p,
+    array_view<backend const* const> order, problem const& p,
     std::vector<refused_backend>& refusals) {
   std::vector<std::shared_ptr<kernel const>> willing;
   std::shared_ptr<kernel const> second;
@@ -185,7 +188,7 @@ inline std::vector<std::shared_ptr<kernel const>> all_willing(
 }
 
 /// What tells apart what is measured: the problem, the instructions and who may compute it.
-inline std::string tuning_key(problem const& p, isa level, std::span<backend const* const> order) {
+inline std::string tuning_key(problem const& p, isa level, array_view<backend const* const> order) {
   std::string key = join({text(p), " | ", name_of(level)});
   for (backend const* b : order) key += join({" ", b->name()});
   return key;
@@ -193,7 +196,7 @@ inline std::string tuning_key(problem const& p, isa level, std::span<backend con
 
 /// The fastest willing backend, as measured now or earlier in this process. A selection without a kernel: none is
 /// willing. A failure: none could be measured.
-inline status choose_by_time(problem const& p, isa level, std::span<backend const* const> order,
+inline status choose_by_time(problem const& p, isa level, array_view<backend const* const> order,
                              selection& s) {
   if (is_dynamic(p))
     return failure{code::unsupported,

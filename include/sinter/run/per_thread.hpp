@@ -5,8 +5,8 @@
 // are known by a number that is never used again, so a dead program is never taken for one at the same address.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -28,8 +28,9 @@ class per_thread {
   State* find() const noexcept {
     table* const mine = thread_table();
     if (mine == nullptr) return nullptr;
-    auto const at = mine->lower_bound(id_);
-    return at != mine->entries.end() && at->id == id_ ? at->state : nullptr;
+    std::size_t const at = mine->lower_bound(id_);
+    return at < mine->entries.size() && mine->entries[at].id == id_ ? mine->entries[at].state
+                                                                    : nullptr;
   }
 
   /// Gives the calling thread its state; only where find() has none.
@@ -42,8 +43,8 @@ class per_thread {
     // A thread that is already past its table (in the destructor of another thread_local) is not entered anywhere:
     // its state lives as long as the program.
     if (table* const mine = thread_table()) {
-      std::erase_if(mine->entries, [](entry const& e) { return e.owner.expired(); });
-      mine->entries.insert(mine->lower_bound(id_), {id_, &added, owned_});
+      mine->forget_dead();
+      mine->enter({id_, &added, owned_});
     }
     return added;
   }
@@ -61,7 +62,12 @@ class per_thread {
 
     void drop(State const* state) {
       std::lock_guard const lock(guard);
-      std::erase_if(states, [state](auto const& owned) { return owned.get() == state; });
+      for (auto& owned : states)
+        if (owned.get() == state) {
+          std::swap(owned, states.back());
+          states.pop_back();
+          return;
+        }
     }
   };
   struct entry {
@@ -81,9 +87,27 @@ class per_thread {
       for (entry const& e : entries)
         if (auto const owner = e.owner.lock()) owner->drop(e.state);
     }
-    auto lower_bound(std::uint64_t id) {
-      return std::lower_bound(entries.begin(), entries.end(), id,
-                              [](entry const& e, std::uint64_t wanted) { return e.id < wanted; });
+    /// Index of the first entry that is not before `id`.
+    std::size_t lower_bound(std::uint64_t id) const {
+      std::size_t first = 0, count = entries.size();
+      while (count > 0) {
+        std::size_t const half = count / 2;
+        bool const before = entries[first + half].id < id;
+        first = before ? first + half + 1 : first;
+        count = before ? count - half - 1 : half;
+      }
+      return first;
+    }
+    void enter(entry e) {
+      entries.push_back(std::move(e));
+      for (std::size_t i = entries.size() - 1; i > 0 && entries[i].id < entries[i - 1].id; --i)
+        std::swap(entries[i], entries[i - 1]);
+    }
+    void forget_dead() {
+      std::size_t alive = 0;
+      for (entry& e : entries)
+        if (!e.owner.expired()) std::swap(entries[alive++], e);
+      while (entries.size() > alive) entries.pop_back();
     }
   };
 

@@ -7,9 +7,9 @@
 
 #include <array>
 #include <memory>
-#include <span>
 #include <utility>
 
+#include "../base/array_view.hpp"
 #include "program_core.hpp"
 #include "program_plan.hpp"
 
@@ -17,7 +17,7 @@ namespace sinter::inline SINTER_ABI::detail {
 
 class program_builder {
  public:
-  program_builder(std::span<chain const> chains, std::span<named_desc const> given,
+  program_builder(array_view<chain const> chains, array_view<named_desc const> given,
                   options const& o, backend_list backends)
       : chains_(chains), given_(given), options_(o), backends_(backends) {}
 
@@ -122,9 +122,9 @@ class program_builder {
         output_strides[at(i)] = given_[at(d)].strides;
     auto in_place = in_place_operand(g);
     if (!in_place) return in_place.error();
-    auto made = make_problem(c, std::span(specs).first(c.operands.size()),
-                             std::span(output_strides).first(c.outputs.size()), options_.numerics,
-                             *in_place);
+    auto made = make_problem(c, array_view<operand_spec const>(specs.data(), c.operands.size()),
+                             array_view<strides const>(output_strides.data(), c.outputs.size()),
+                             options_.numerics, *in_place);
     if (!made) return made.error();
     made->max_isa = options_.max_isa;
     if (options_.threads > 1 && options_.executor->is_openmp())
@@ -281,8 +281,8 @@ class program_builder {
     return {};
   }
 
-  std::span<chain const> chains_;
-  std::span<named_desc const> given_;
+  array_view<chain const> chains_;
+  array_view<named_desc const> given_;
   options const& options_;
   backend_list backends_;
   std::shared_ptr<program_plan> plan_ = std::make_shared<program_plan>();

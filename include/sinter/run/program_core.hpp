@@ -11,12 +11,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "../backend/backend.hpp"
+#include "../base/array_view.hpp"
 #include "../expr/node.hpp"
 #include "../plan/chain.hpp"
 #include "options.hpp"
@@ -60,8 +60,8 @@ class packed {
   explicit packed(std::vector<entry> entries)
       : entries_(std::make_shared<std::vector<entry> const>(std::move(entries))) {}
 
-  std::span<entry const> entries() const noexcept {
-    return entries_ ? std::span<entry const>(*entries_) : std::span<entry const>();
+  array_view<entry const> entries() const noexcept {
+    return entries_ ? array_view<entry const>(*entries_) : array_view<entry const>();
   }
   entry const* find(std::string_view name) const noexcept {
     for (entry const& e : entries())
@@ -113,9 +113,9 @@ class bound {
 
 class program_core {
  public:
-  using views = std::span<named_view const>;
-  using outputs = std::span<named_output const>;
-  using packs = std::span<packed const* const>;
+  using views = array_view<named_view const>;
+  using outputs = array_view<named_output const>;
+  using packs = array_view<packed const* const>;
 
   explicit program_core(std::shared_ptr<detail::program_plan const> plan);
   ~program_core();
@@ -148,14 +148,14 @@ class program_core {
 
 /// Compiles groups, each after those that it reads. Operands and outputs with internal == true are joined by name;
 /// the others belong to the user. `given` may describe operands and outputs of the user.
-result<std::shared_ptr<program_core const>> make_program(std::span<chain const> groups,
-                                                         std::span<named_desc const> given,
+result<std::shared_ptr<program_core const>> make_program(array_view<chain const> groups,
+                                                         array_view<named_desc const> given,
                                                          options const& chosen = {});
 /// The same with other backends than those of this build, in order of preference.
-result<std::shared_ptr<program_core const>> make_program(std::span<chain const> groups,
-                                                         std::span<named_desc const> given,
+result<std::shared_ptr<program_core const>> make_program(array_view<chain const> groups,
+                                                         array_view<named_desc const> given,
                                                          options const& chosen,
-                                                         std::span<backend const* const> backends);
+                                                         array_view<backend const* const> backends);
 
 /// What the process has done so far.
 struct counters {

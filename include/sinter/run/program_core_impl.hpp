@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "../base/array_view.hpp"
 #include "call_state.hpp"
 #include "per_thread.hpp"
 #include "program_builder.hpp"
@@ -244,8 +245,8 @@ SINTER_API status program_core::warm_up() const {
 }
 
 SINTER_API result<std::shared_ptr<program_core const>> make_program(
-    std::span<chain const> groups, std::span<named_desc const> given, options const& chosen,
-    std::span<backend const* const> list) {
+    array_view<chain const> groups, array_view<named_desc const> given, options const& chosen,
+    array_view<backend const* const> list) {
   auto plan = detail::program_builder(groups, given, chosen, list).run();
   if (!plan) return plan.error();
   ++detail::counted.programs;
@@ -254,7 +255,7 @@ SINTER_API result<std::shared_ptr<program_core const>> make_program(
 }
 
 SINTER_API result<std::shared_ptr<program_core const>> make_program(
-    std::span<chain const> groups, std::span<named_desc const> given, options const& chosen) {
+    array_view<chain const> groups, array_view<named_desc const> given, options const& chosen) {
   return make_program(groups, given, chosen, backends());
 }
 

@@ -6,10 +6,10 @@
 #pragma once
 
 #include <array>
-#include <span>
 #include <string_view>
 #include <utility>
 
+#include "../base/array_view.hpp"
 #include "../plan/flatten.hpp"
 #include "program_core.hpp"
 
@@ -265,9 +265,9 @@ class call_operands {
         typename concatenated<name_list<>, typename named_by<Arguments>::outputs...>::type{}));
     (take(arguments), ...);
   }
-  std::span<named_view const> views() const { return {views_.data(), view_count_}; }
-  std::span<packed const* const> packs() const { return {packs_.data(), pack_count_}; }
-  std::span<named_output const> outputs() const { return {outputs_.data(), output_count_}; }
+  array_view<named_view const> views() const { return {views_.data(), view_count_}; }
+  array_view<packed const* const> packs() const { return {packs_.data(), pack_count_}; }
+  array_view<named_output const> outputs() const { return {outputs_.data(), output_count_}; }
 
  private:
   template <class Name>

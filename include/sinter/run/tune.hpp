@@ -13,13 +13,13 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "../backend/backend.hpp"
+#include "../base/array_view.hpp"
 #include "../jit/code_cache.hpp"
 #include "../plan/layout.hpp"
 
@@ -149,31 +149,28 @@ class trial {
   }
   /// One round: as many calls as fit into round_ns, so a kernel's rounds fit into budget_ns.
   void round() {
-    rounds_.push_back(time(calls_));
-    total_ += rounds_.back() * calls_;
+    double const t = time(calls_);
+    int at = count_++;
+    for (; at > 0 && rounds_[at - 1] > t; --at) rounds_[at] = rounds_[at - 1];
+    rounds_[at] = t;
+    total_ += t * calls_;
   }
-  bool done() const {
-    return !rounds_.empty() && (rounds_.size() >= most_rounds || total_ >= budget_ns);
-  }
-  double median() const {
-    std::vector<double> sorted = rounds_;
-    std::nth_element(sorted.begin(), sorted.begin() + middle(), sorted.end());
-    return sorted[static_cast<std::size_t>(middle())];
-  }
+  bool done() const { return count_ > 0 && (count_ >= most_rounds || total_ >= budget_ns); }
+  double median() const { return rounds_[count_ / 2]; }
 
  private:
   static constexpr double round_ns = 1e6, budget_ns = 5e7;
-  static constexpr std::size_t most_rounds = 15;
+  static constexpr int most_rounds = 15;
 
   trial() = default;
-  std::ptrdiff_t middle() const { return static_cast<std::ptrdiff_t>(rounds_.size() / 2); }
 
   std::vector<packed_weight> packed_;
   buffer scratch_;
   std::unique_ptr<invocation> call_;
   int calls_ = 1;
   double total_ = 0;
-  std::vector<double> rounds_;
+  int count_ = 0;
+  double rounds_[most_rounds] = {};  ///< the least first
 };
 
 inline std::string microseconds_text(double nanoseconds) {
@@ -184,7 +181,7 @@ inline std::string microseconds_text(double nanoseconds) {
 
 /// The fastest of the kernels. One that cannot be called becomes a refusal; a failure where none can.
 inline result<tuning> measure_kernels(problem const& p,
-                                      std::span<std::shared_ptr<kernel const> const> kernels) {
+                                      array_view<std::shared_ptr<kernel const> const> kernels) {
   scratch_operands operands(p);
   if (operands.failed())
     return failure{code::out_of_memory, "sinter: no memory for the operands to tune with"};
@@ -203,9 +200,13 @@ inline result<tuning> measure_kernels(problem const& p,
   if (trials.empty())
     return failure{code::system, join({"sinter: no kernel could be tuned: ",
                                        found.refusals.empty() ? "" : found.refusals[0].reason})};
-  while (!std::all_of(trials.begin(), trials.end(), [](trial const& t) { return t.done(); }))
-    for (trial& t : trials)
+  for (bool going = true; going;) {
+    going = false;
+    for (trial& t : trials) {
       if (!t.done()) t.round();
+      going = going || !t.done();
+    }
+  }
   double least = 0;
   for (std::size_t i = 0; i < trials.size(); ++i) {
     double const t = trials[i].median();
