@@ -4,11 +4,13 @@
 #   CXX, CMAKE, PKG_CONFIG_PROGRAM, CONAN        VERSION  what the consumer must print
 #   ONEDNN, JIT  0 or 1: what is compiled in     DNNL_DIR, XBYAK_INCLUDE  where those are
 # Way "install" comes first: it installs into WORK/stage and moves the tree to "WORK/moved here".
+# Ways "docs_..." take files and commands from docs/embedding.md; "matrix_..." wants STD and maybe another CXX.
 set -euo pipefail
 way=$1
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 prefix="$WORK/moved here"  # a blank in the path, since users have such paths
 build=$WORK/$way
+CXX=${MATRIX_CXX:-$CXX}
 common=(-G Ninja -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_BUILD_TYPE=Debug)
 [ -z "$DNNL_DIR" ] || common+=(-Ddnnl_DIR="$DNNL_DIR")
 [ -z "$XBYAK_INCLUDE" ] || common+=(-DSinterXbyak_INCLUDE_DIR="$XBYAK_INCLUDE")
@@ -57,10 +59,55 @@ case $way in
       -DCMAKE_INSTALL_PREFIX="$build/prefix"
     quiet "$WORK/$way.log" "$CMAKE" --build "$build"
     expect_output "$build/consumer"
-    expect_output "$build/consumer_headers_only"
+    [ "$way" = add_subdirectory ] || expect_output "$build/consumer_headers_only"
     quiet "$WORK/$way.log" "$CMAKE" --install "$build"
     installed=$(cd "$build/prefix" && find . -type f)
     [ "$installed" = ./bin/consumer ] || { echo "more was installed than asked for: $installed" >&2; exit 1; }
+    ;;
+
+  matrix_*)
+    rm -rf "$build"
+    quiet "$WORK/$way.log" "$CMAKE" -S "$here/find_package" -B "$build" "${common[@]}" \
+      -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_STANDARD="$STD" -DCMAKE_CXX_EXTENSIONS=OFF
+    quiet "$WORK/$way.log" "$CMAKE" --build "$build" --target consumer
+    expect_output "$build/consumer"
+    ;;
+
+  docs_*)
+    rm -rf "$build"
+    mkdir -p "$build"/{find_package,add_subdirectory,fetch_content,pkg_config}
+    mkdir -p "$build"/plain_include{,_all,_once}
+    awk -v out="$build" -f "$here/from_docs.awk" "$SOURCE/docs/embedding.md"
+    folder=$build/${way#docs_}
+    folder=${folder%_installed}
+    cp "$build/main.cpp" "$folder/"
+    ln -s "$SOURCE" "$folder/sinter"
+    ln -sfn "$prefix" "$WORK/prefix"  # what is shown there does not quote for paths with blanks
+    export CXX CXXFLAGS=-O0 PREFIX=$WORK/prefix REPOSITORY=$SOURCE CMAKE_GENERATOR=Ninja
+    export CMAKE_PREFIX_PATH=$(dirname "${DNNL_DIR:-/usr/none}"):${XBYAK_INCLUDE%/include}
+    export CPLUS_INCLUDE_PATH= LIBRARY_PATH=
+    case $XBYAK_INCLUDE in "" | /usr/include) ;; *) CPLUS_INCLUDE_PATH=$XBYAK_INCLUDE ;; esac
+    case $DNNL_DIR in "" | /usr/*) ;; *)
+      CPLUS_INCLUDE_PATH+=:${DNNL_DIR%%/lib*}/include
+      LIBRARY_PATH=$(dirname "$(dirname "$DNNL_DIR")")
+      export LD_RUN_PATH=$LIBRARY_PATH ;;
+    esac
+    # The reader's own settings, which no command on that page repeats.
+    export CMAKE_TOOLCHAIN_FILE=$build/settings.cmake
+    {
+      echo "set(SINTER_ONEDNN $ONEDNN CACHE STRING \"\")"
+      echo "set(SINTER_JIT $JIT CACHE STRING \"\")"
+      case $way in
+        *_installed) echo "list(APPEND CMAKE_PREFIX_PATH \"$PREFIX\")" ;;
+        *) echo "set(FETCHCONTENT_SOURCE_DIR_SINTER \"$SOURCE\" CACHE PATH \"\")" ;;
+      esac
+    } >"$CMAKE_TOOLCHAIN_FILE"
+    (cd "$folder" && bash -e ./build.sh) >"$WORK/$way.log" 2>&1 || { cat "$WORK/$way.log"; exit 1; }
+    grep -qx "4.5 9 0 11" "$WORK/$way.log" || { cat "$WORK/$way.log"; exit 1; }
+    case $way in
+      *_installed)  # an installed Sinter was there, so nothing was fetched
+        ! ls "$folder/build/_deps" 2>/dev/null | grep . || { echo "FetchContent fetched" >&2; exit 1; } ;;
+    esac
     ;;
 
   pkg_config)
@@ -71,23 +118,6 @@ case $way in
     # eval: pkg-config escapes the blank in the path for a shell.
     eval "flags=($("$PKG_CONFIG_PROGRAM" --cflags --libs sinter))"
     "$CXX" -std=c++20 "$here/consumer/main.cpp" "${flags[@]}" -o "$build/consumer"
-    expect_output "$build/consumer"
-    ;;
-
-  plain_include)
-    mkdir -p "$build"
-    flags=(-DSINTER_WITH_ONEDNN="$ONEDNN" -DSINTER_WITH_JIT="$JIT")
-    libs=()
-    if [ "$ONEDNN" = 1 ]; then
-      dnnl_prefix=${DNNL_DIR%%/lib*}
-      flags+=(-isystem "$dnnl_prefix/include")
-      libs=(-L"$(dirname "$(dirname "$DNNL_DIR")")" -ldnnl)
-      [ "$dnnl_prefix" = /usr ] && flags=("${flags[@]:0:2}")  # the compiler looks there anyway
-      libs+=(-Wl,-rpath,"$(dirname "$(dirname "$DNNL_DIR")")")
-    fi
-    [ "$JIT" = 0 ] || [ "$XBYAK_INCLUDE" = /usr/include ] || flags+=(-isystem "$XBYAK_INCLUDE")
-    "$CXX" -std=c++20 -I"$SOURCE/include" "${flags[@]}" "$here/consumer/main.cpp" \
-      ${libs[@]+"${libs[@]}"} -o "$build/consumer"
     expect_output "$build/consumer"
     ;;
 
@@ -120,7 +150,7 @@ case $way in
       -P "$here/vcpkg/dry_run.cmake"
     quiet "$WORK/vcpkg.log" "$CMAKE" -S "$here/find_package" -B "$build/consumer" "${common[@]}" \
       -DCMAKE_PREFIX_PATH="$build/packages"
-    quiet "$WORK/vcpkg.log" "$CMAKE" --build "$build/consumer"
+    quiet "$WORK/vcpkg.log" "$CMAKE" --build "$build/consumer" --target consumer
     expect_output "$build/consumer/consumer"
     ;;
 
