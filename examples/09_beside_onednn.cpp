@@ -1,4 +1,4 @@
-// Beside raw oneDNN: a pooling primitive of oneDNN's own between two fused chains, all on the same memory.
+// Beside raw oneDNN: a primitive of oneDNN's own (resampling) between two fused chains, all on the same memory.
 #include <cstdio>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <sinter/sinter.hpp>
@@ -19,7 +19,7 @@ dnnl::memory as_memory(dnnl::engine const& engine, std::vector<float>& data,
 
 int main() {
   std::vector<float> image(8 * 8 * 3, 1), filter(16 * 3 * 3 * 3, 0.5F), bias(16);
-  std::vector<float> features(8 * 8 * 16), pooled(4 * 4 * 16);
+  std::vector<float> features(8 * 8 * 16), enlarged(16 * 16 * 16);
   sinter::options const quiet{.on_fallback = sinter::policy::allow,
                               .on_split = sinter::policy::allow};
 
@@ -30,28 +30,22 @@ int main() {
   dnnl::engine const engine(dnnl::engine::kind::cpu, 0);
   dnnl::stream stream(engine);
   dnnl::memory source = as_memory(engine, features, {1, 16, 8, 8});
-  dnnl::memory target = as_memory(engine, pooled, {1, 16, 4, 4});
-  dnnl::pooling_forward const pool({engine,
-                                    dnnl::prop_kind::forward_inference,
-                                    dnnl::algorithm::pooling_max,
-                                    source.get_desc(),
-                                    target.get_desc(),
-                                    {2, 2},
-                                    {2, 2},
-                                    {0, 0},
-                                    {0, 0},
-                                    {0, 0}});
-  pool.execute(stream, {{DNNL_ARG_SRC, source}, {DNNL_ARG_DST, target}});
+  dnnl::memory target = as_memory(engine, enlarged, {1, 16, 16, 16});
+  dnnl::resampling_forward const enlarge({engine, dnnl::prop_kind::forward_inference,
+                                          dnnl::algorithm::resampling_nearest, source.get_desc(),
+                                          target.get_desc()});
+  enlarge.execute(stream, {{DNNL_ARG_SRC, source}, {DNNL_ARG_DST, target}});
   stream.wait();
 
-  // 27 taps of 0.5 in the middle of the image, 18 at an edge, 12 at a corner; the largest of each four remains.
+  // 27 taps of 0.5 in the middle of the image, 18 at an edge, 12 at a corner; each pixel becomes four.
   std::printf("corner %g, edge %g, middle %g\n", features[0], features[16], features[9 * 16]);
-  std::printf("pooled: corner %g, middle %g\n", pooled[0], pooled[5 * 16]);
+  std::printf("enlarged: %g %g %g %g\n", enlarged[0], enlarged[16], enlarged[32],
+              enlarged[34 * 16]);
 
-  // The pooled map is the row of a matrix: the same memory under other extents.
-  std::vector<float> weights(4 * 4 * 16 * 2, 0.125F), shift{0, 1}, scores(2);
-  auto last =
-      sinter::compile<sinter::f32>(classify, x.dims(1, 4 * 4 * 16), w.dims(4 * 4 * 16, 2), quiet);
-  last(x = pooled, last.pack(w = weights), b = shift, sinter::out = scores);
+  // The enlarged image is the row of a matrix: the same memory under other extents.
+  constexpr sinter::extent inputs = 16 * 16 * 16;
+  std::vector<float> weights(inputs * 2, 0.125F), shift{0, 1}, scores(2);
+  auto last = sinter::compile<sinter::f32>(classify, x.dims(1, inputs), w.dims(inputs, 2), quiet);
+  last(x = enlarged, last.pack(w = weights), b = shift, sinter::out = scores);
   std::printf("scores: %g %g\n", scores[0], scores[1]);
 }
