@@ -8,9 +8,12 @@
 // Read onednn_postops.hpp next.
 #pragma once
 
-#include <dlfcn.h>
 #include <oneapi/dnnl/dnnl.h>
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <dlfcn.h>
 #include <pthread.h>
+#endif
 
 #include <string>
 #include <string_view>
@@ -152,7 +155,7 @@ inline dnnl_engine_t cpu_engine() {
 }
 
 /// The OpenMP runtime of the process, looked up by name so that nothing of Sinter links to it. Null functions: there
-/// is none (oneDNN was built without threads, or for TBB).
+/// is none (oneDNN was built without threads, or for TBB), or the system has no way to look.
 struct openmp_runtime {
   int (*count)() = nullptr;
   void (*set_count)(int) = nullptr;
@@ -160,12 +163,14 @@ struct openmp_runtime {
 inline openmp_runtime const& openmp() {
   static openmp_runtime const runtime = [] {
     openmp_runtime r;
+#if defined(__unix__) || defined(__APPLE__)
     void* const count = dlsym(RTLD_DEFAULT, "omp_get_max_threads");
     void* const set = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
     if (count != nullptr && set != nullptr) {
       r.count = reinterpret_cast<int (*)()>(count);
       r.set_count = reinterpret_cast<void (*)(int)>(set);
     }
+#endif
     return r;
   }();
   return runtime;
@@ -205,6 +210,15 @@ inline void* create_here(void* argument) {
   c.status = dnnl_primitive_create(&c.made, c.desc);
   return nullptr;
 }
+/// The same on a thread that ends with it, where the system has POSIX threads. (std::thread may throw.)
+inline void create_elsewhere(creation& c) {
+#if defined(__unix__) || defined(__APPLE__)
+  pthread_t helper{};
+  if (pthread_create(&helper, nullptr, create_here, &c) == 0) pthread_join(helper, nullptr);
+#else
+  create_here(&c);
+#endif
+}
 
 /// Makes the primitive of a descriptor, under this thread's count of OpenMP.
 ///
@@ -215,10 +229,7 @@ inline void* create_here(void* argument) {
 inline dnnl_status_t create(primitive& p, const_dnnl_primitive_desc_t desc, bool at_risk = false) {
   creation c{desc, openmp().count != nullptr ? openmp().count() : 1};
   if (!at_risk) create_here(&c);
-  if (c.status == dnnl_runtime_error) {
-    pthread_t helper{};
-    if (pthread_create(&helper, nullptr, create_here, &c) == 0) pthread_join(helper, nullptr);
-  }
+  if (c.status == dnnl_runtime_error) create_elsewhere(c);
   if (c.status == dnnl_success) *p.put() = c.made;
   return c.status;
 }
