@@ -6,6 +6,7 @@
 #include <cstring>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <sinter/backend/jit.hpp>
@@ -201,8 +202,9 @@ TEST_CASE("any values, any epilogue") {
   draw d(2);
   for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
     conv const v = random_conv(d);
-    problem const p = problem_from(v, epilogues[seed % std::size(epilogues)] +
-                                        std::string(precisions[seed / 6 % std::size(precisions)]));
+    problem const p =
+        problem_from(v, epilogues[seed % std::size(epilogues)] +
+                            std::string(precisions[seed / 6 % std::size(precisions)]));
     check_options o{.seed = seed, .values = all_patterns[1 + seed % 3]};
     check_all(p, o);
   }
@@ -272,7 +274,7 @@ TEST_CASE("1x1 convolutions of every width and many images are one long row") {
       for (extent w = 1; w <= 20; ++w)
         for (extent s : {1, 2})
           check_all(problem_from({.n = n, .h = 5, .w = w, .ic = 17, .oc = 40, .sh = s, .sw = s},
-                               " | add b:vector | add r:tensor | relu" + std::string(precision)),
+                                 " | add b:vector | add r:tensor | relu" + std::string(precision)),
                     {.seed = ++seed});
 }
 
@@ -281,10 +283,11 @@ TEST_CASE(
     "adjacent; images may be "
     "anywhere") {
   check_all(problem_from("conv2d(x, w, pad_begin=1x1, pad_end=1x1)", {{2, 5, 6, 7}, {9, 3, 3, 7}},
-                       {{7, 6 * 14, 14, 1}}));  // image inside of column
+                         {{7, 6 * 14, 14, 1}}));  // image inside of column
   check_all(problem_from("conv2d(x, w, pad_begin=1x1, pad_end=1x1)", {{2, 5, 6, 7}, {9, 3, 3, 7}},
-                       {{5 * 6 * 7, 7, 5 * 7, 1}}));  // columns outside of rows
-  check_all(problem_from("conv2d(x, w)", {{2, 5, 6, 7}, {9, 3, 3, 7}}, {{0, 0, 0, 1}}));  // one pixel
+                         {{5 * 6 * 7, 7, 5 * 7, 1}}));  // columns outside of rows
+  check_all(
+      problem_from("conv2d(x, w)", {{2, 5, 6, 7}, {9, 3, 3, 7}}, {{0, 0, 0, 1}}));  // one pixel
 }
 
 TEST_CASE("weights in any order and precision pack to the same panels") {
@@ -332,16 +335,16 @@ TEST_CASE("a stride larger than the kernel") {
   for (auto const& [k, s] : {std::pair<extent, extent>{2, 5}, {3, 4}})
     for (extent pad : {0, 1, 2})
       check_all(problem_from({.h = 23,
-                            .w = 17,
-                            .ic = 5,
-                            .oc = 33,
-                            .kh = k,
-                            .kw = k,
-                            .sh = s,
-                            .sw = s,
-                            .top = pad,
-                            .left = pad},
-                           ""),
+                              .w = 17,
+                              .ic = 5,
+                              .oc = 33,
+                              .kh = k,
+                              .kw = k,
+                              .sh = s,
+                              .sw = s,
+                              .top = pad,
+                              .left = pad},
+                             ""),
                 {.values = pattern::integers});
 }
 
@@ -391,52 +394,52 @@ TEST_CASE("few channels in and out, 11x11 with stride 4, images of one pixel") {
       for (extent oc : {1, 2, 3, 4, 5, 7, 15, 17})
         for (extent s : {1, 2}) {
           check_all(problem_from({.n = 2,
-                                .h = 9,
-                                .w = 10,
-                                .ic = ic,
-                                .oc = oc,
-                                .kh = 3,
-                                .kw = 3,
-                                .sh = s,
-                                .sw = s,
-                                .top = 1,
-                                .bottom = 1,
-                                .left = 1,
-                                .right = 1},
-                               " | add b:vector" + std::string(precision)),
+                                  .h = 9,
+                                  .w = 10,
+                                  .ic = ic,
+                                  .oc = oc,
+                                  .kh = 3,
+                                  .kw = 3,
+                                  .sh = s,
+                                  .sw = s,
+                                  .top = 1,
+                                  .bottom = 1,
+                                  .left = 1,
+                                  .right = 1},
+                                 " | add b:vector" + std::string(precision)),
                     {.seed = ++seed}, true);
           check_all(problem_from({.ic = ic, .oc = oc, .sh = s, .sw = s}, std::string(precision)),
                     {.seed = ++seed});
         }
     check_all(problem_from({.h = 31,
-                          .w = 31,
-                          .ic = 64,
-                          .oc = 3,
-                          .kh = 11,
-                          .kw = 11,
-                          .sh = 4,
-                          .sw = 4,
-                          .top = 2,
-                          .bottom = 2,
-                          .left = 2,
-                          .right = 2},
-                         std::string(precision)));
+                            .w = 31,
+                            .ic = 64,
+                            .oc = 3,
+                            .kh = 11,
+                            .kw = 11,
+                            .sh = 4,
+                            .sw = 4,
+                            .top = 2,
+                            .bottom = 2,
+                            .left = 2,
+                            .right = 2},
+                           std::string(precision)));
   }
 }
 
 TEST_CASE("padding all around a single pixel: whole rows of outputs without a tap") {
   for (std::string_view precision : precisions)
     check_all(problem_from({.h = 1,
-                          .w = 1,
-                          .ic = 3,
-                          .oc = 5,
-                          .kh = 2,
-                          .kw = 2,
-                          .top = 3,
-                          .bottom = 3,
-                          .left = 3,
-                          .right = 3},
-                         " | add b:vector" + std::string(precision)));
+                            .w = 1,
+                            .ic = 3,
+                            .oc = 5,
+                            .kh = 2,
+                            .kw = 2,
+                            .top = 3,
+                            .bottom = 3,
+                            .left = 3,
+                            .right = 3},
+                           " | add b:vector" + std::string(precision)));
 }
 
 TEST_CASE("groups of a vector of output channels or more") {
@@ -446,17 +449,17 @@ TEST_CASE("groups of a vector of output channels or more") {
       for (extent in : {1, 3, 8, 16})
         for (extent out : {16, 17, 40})
           check_all(problem_from({.h = 5,
-                                .w = 9,
-                                .ic = groups * in,
-                                .oc = groups * out,
-                                .kh = 3,
-                                .kw = 3,
-                                .top = 1,
-                                .bottom = 1,
-                                .left = 1,
-                                .right = 1,
-                                .groups = groups},
-                               " | add b:vector | add r:tensor" + std::string(precision)),
+                                  .w = 9,
+                                  .ic = groups * in,
+                                  .oc = groups * out,
+                                  .kh = 3,
+                                  .kw = 3,
+                                  .top = 1,
+                                  .bottom = 1,
+                                  .left = 1,
+                                  .right = 1,
+                                  .groups = groups},
+                                 " | add b:vector | add r:tensor" + std::string(precision)),
                     {.seed = ++seed, .values = pattern::integers});
 }
 
@@ -475,8 +478,8 @@ TEST_CASE(
                        {isa::avx512, 3, 3, "", "8x15:conv:groups:rows"},
                        {isa::avx512, 1, 2, "", "8x32:conv:groups:rows"},
                        {isa::avx512, 8, 4, "", "8x8:conv:groups:rows"},
-                       {isa::avx512, 16, 16, "", "8x32:conv"},
-                       {isa::avx512, 40, 9, "", "8x32:conv"},
+                       {isa::avx512, 16, 16, "", "8x32:conv:lines"},
+                       {isa::avx512, 40, 9, "", "8x32:conv:lines"},
                        {isa::avx512, 16, 4, "", ""},
                        {isa::avx512, 4, 4, " [bf16]", "8x32:conv:groups:rows"},
                        {isa::avx512_bf16, 4, 4, " [bf16]", "8x32:conv:groups:rows"},
@@ -489,15 +492,15 @@ TEST_CASE(
                        {isa::avx2, 9, 3, "", ""}}) {
     if (!runs(detected_isa(), r.level)) continue;
     problem p = problem_from({.h = 5,
-                            .w = 9,
-                            .ic = 12 * r.in,
-                            .oc = 12 * r.out,
-                            .kh = 3,
-                            .kw = 3,
-                            .top = 1,
-                            .left = 1,
-                            .groups = 12},
-                           std::string(r.precision));
+                              .w = 9,
+                              .ic = 12 * r.in,
+                              .oc = 12 * r.out,
+                              .kh = 3,
+                              .kw = 3,
+                              .top = 1,
+                              .left = 1,
+                              .groups = 12},
+                             std::string(r.precision));
     p.max_isa = r.level;
     auto const k = jit.build(p);
     CHECK(k.ok() == !r.kernel.empty());
@@ -550,7 +553,7 @@ TEST_CASE("groups of every width: any values, NaN, infinities, any epilogue, all
   draw d(6);
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     problem const p = problem_from(random_groups(d), epilogues[seed % std::size(epilogues)] +
-                                                       std::string(precisions[seed / 6 % 5]));
+                                                         std::string(precisions[seed / 6 % 5]));
     if (fills_vectors(p)) check_all(p, {.seed = seed, .values = all_patterns[1 + seed % 3]}, true);
   }
 }
@@ -566,9 +569,9 @@ TEST_CASE("groups of strided views: gaps of NaN stay where they are") {
     extent const to = v.oc + d({0, 1, 3}), to_row = to * ow + d({0, 5}),
                  to_image = to_row * oh + d({0, 7});
     problem const p = problem_from(v.text() + " | add r:tensor" + std::string(precisions[seed % 5]),
-                                 {v.source(), v.weight(), {v.n, oh, ow, v.oc}},
-                                 {{image, row, pixel, 1}, {}, {to_image, to_row, to, 1}},
-                                 {{to_image, to_row, to, 1}});
+                                   {v.source(), v.weight(), {v.n, oh, ow, v.oc}},
+                                   {{image, row, pixel, 1}, {}, {to_image, to_row, to, 1}},
+                                   {{to_image, to_row, to, 1}});
     if (fills_vectors(p))
       check_all(p, {.seed = seed, .values = seed % 2 == 0 ? pattern::integers : pattern::nan_rows});
   }
@@ -582,21 +585,21 @@ TEST_CASE("groups whose channels fill quads, every stride, and columns beyond wh
         for (extent s : {1, 2, 3})
           check_all(
               problem_from({.n = 2,
-                          .h = 5,
-                          .w = 23,
-                          .ic = groups * width,
-                          .oc = groups * width,
-                          .kh = 3,
-                          .kw = kw,
-                          .sh = s,
-                          .sw = s,
-                          .dw = 1 + kw % 2,
-                          .top = 1,
-                          .bottom = 1,
-                          .left = 2,
-                          .right = 1,
-                          .groups = groups},
-                         " | add b:vector | add r:tensor" + std::string(precision)),
+                            .h = 5,
+                            .w = 23,
+                            .ic = groups * width,
+                            .oc = groups * width,
+                            .kh = 3,
+                            .kw = kw,
+                            .sh = s,
+                            .sw = s,
+                            .dw = 1 + kw % 2,
+                            .top = 1,
+                            .bottom = 1,
+                            .left = 2,
+                            .right = 1,
+                            .groups = groups},
+                           " | add b:vector | add r:tensor" + std::string(precision)),
               {.seed = ++seed, .values = seed % 2 == 0 ? pattern::integers : pattern::nan_rows});
 }
 
@@ -606,73 +609,113 @@ TEST_CASE("groups under wide kernels: more columns than registers hold, more tha
     for (extent kw : {4, 5, 7, 14, 15, 16, 17})
       for (extent s : {1, 2, 3})
         check_all(problem_from({.h = 3,
-                              .w = 40,
-                              .ic = 12,
-                              .oc = 12,
-                              .kh = 2,
-                              .kw = kw,
-                              .sw = s,
-                              .dw = 1 + kw % 2,
-                              .left = 3,
-                              .right = 2,
-                              .groups = 3},
-                             " | add b:vector" + std::string(precision)),
+                                .w = 40,
+                                .ic = 12,
+                                .oc = 12,
+                                .kh = 2,
+                                .kw = kw,
+                                .sw = s,
+                                .dw = 1 + kw % 2,
+                                .left = 3,
+                                .right = 2,
+                                .groups = 3},
+                               " | add b:vector" + std::string(precision)),
                   {.seed = ++seed, .values = pattern::integers});
 }
 
 TEST_CASE("blocks of a large image, and dilated 7x7 kernels") {
   for (std::string_view precision : {"", " [bf16]"}) {
     check_all(problem_from({.h = 40,
-                          .w = 300,
-                          .ic = 40,
-                          .oc = 20,
-                          .kh = 3,
-                          .kw = 3,
-                          .top = 1,
-                          .bottom = 1,
-                          .left = 1,
-                          .right = 1},
-                         std::string(precision)),
-              {.values = pattern::integers});
-    check_all(problem_from({.h = 3, .w = 3000, .ic = 70, .oc = 9}, std::string(precision)),
-              {.values = pattern::integers});
-    check_all(
-        problem_from({.h = 3, .w = 3000, .ic = 70, .oc = 9, .kh = 2, .kw = 2, .sw = 2, .left = 1},
-                   std::string(precision)),
-        {.values = pattern::integers});
-    check_all(problem_from({.n = 2,
-                          .h = 20,
-                          .w = 21,
-                          .ic = 16,
-                          .oc = 24,
-                          .kh = 7,
-                          .kw = 7,
-                          .dh = 2,
-                          .dw = 2,
-                          .top = 6,
-                          .bottom = 6,
-                          .left = 6,
-                          .right = 6},
-                         std::string(precision)),
-              {.values = pattern::integers});
-  }
-}
-
-TEST_CASE("many images: blocks of several, and weights that are read once for all") {
-  for (std::string_view precision : {"", " [bf16]"})
-    for (auto const& [ic, oc] : {std::pair<extent, extent>{16, 70}, {128, 96}})
-      check_all(problem_from({.n = 9,
-                            .h = 9,
-                            .w = 7,
-                            .ic = ic,
-                            .oc = oc,
+                            .w = 300,
+                            .ic = 40,
+                            .oc = 20,
                             .kh = 3,
                             .kw = 3,
                             .top = 1,
                             .bottom = 1,
                             .left = 1,
                             .right = 1},
-                           " | add r:tensor" + std::string(precision)),
+                           std::string(precision)),
+              {.values = pattern::integers});
+    check_all(problem_from({.h = 3, .w = 3000, .ic = 70, .oc = 9}, std::string(precision)),
+              {.values = pattern::integers});
+    check_all(
+        problem_from({.h = 3, .w = 3000, .ic = 70, .oc = 9, .kh = 2, .kw = 2, .sw = 2, .left = 1},
+                     std::string(precision)),
+        {.values = pattern::integers});
+    check_all(problem_from({.n = 2,
+                            .h = 20,
+                            .w = 21,
+                            .ic = 16,
+                            .oc = 24,
+                            .kh = 7,
+                            .kw = 7,
+                            .dh = 2,
+                            .dw = 2,
+                            .top = 6,
+                            .bottom = 6,
+                            .left = 6,
+                            .right = 6},
+                           std::string(precision)),
+              {.values = pattern::integers});
+  }
+}
+
+TEST_CASE("short lines are taken whole: every width, taps outside at both ends of one tile") {
+  int whole = 0;
+  std::uint64_t seed = 0;
+  for (std::string_view precision : {"", " [bf16]", " [f32 bf16 f32 f32 f32 f32]"})
+    for (extent w : {1, 2, 5, 7, 8, 9, 13, 14, 15, 28, 32})
+      for (auto const& [k, pad, stride, dilation] :
+           {std::tuple<extent, extent, extent, extent>{3, 1, 1, 1},
+            {3, 1, 2, 1},
+            {3, 2, 1, 2},
+            {5, 2, 1, 1},
+            {7, 3, 2, 1},
+            {4, 3, 1, 3},
+            {8, 4, 1, 1}}) {
+        conv const v{.n = 2,
+                     .h = 4,
+                     .w = w,
+                     .ic = 33,
+                     .oc = 35,
+                     .kh = 3,
+                     .kw = k,
+                     .sw = stride,
+                     .dw = dilation,
+                     .top = 1,
+                     .left = pad,
+                     .right = pad};
+        if (!v.fits()) continue;
+        problem p = problem_from(v, " | add b:vector | add r:tensor" + std::string(precision));
+        ++seed;
+        check_all(p,
+                  {.seed = seed,
+                   .values = seed % 2 == 0 ? pattern::integers : pattern::specials,
+                   .zero_signs = false},
+                  true);
+        auto const k512 = (p.max_isa = isa::avx512, jit_backend{}.build(p));
+        REQUIRE(k512.ok());
+        whole += (*k512)->stages()[0].implementation.ends_with(":lines") ? 1 : 0;
+      }
+  CHECK((whole > 100 || !runs(detected_isa(), isa::avx512)));
+}
+
+TEST_CASE("many images: blocks of several, and weights that are read once for all") {
+  for (std::string_view precision : {"", " [bf16]"})
+    for (auto const& [ic, oc] : {std::pair<extent, extent>{16, 70}, {128, 96}})
+      check_all(problem_from({.n = 9,
+                              .h = 9,
+                              .w = 7,
+                              .ic = ic,
+                              .oc = oc,
+                              .kh = 3,
+                              .kw = 3,
+                              .top = 1,
+                              .bottom = 1,
+                              .left = 1,
+                              .right = 1},
+                             " | add r:tensor" + std::string(precision)),
                 {.values = pattern::integers});
 }
 
@@ -695,7 +738,7 @@ TEST_CASE("every width and kernel: an output extent of 0 is an error, any other 
 TEST_CASE("no images: nothing is done") {
   for (std::string_view precision : precisions)
     check_all(problem_from({.n = 0, .h = 4, .w = 4, .ic = 3, .oc = 5, .kh = 3, .kw = 3},
-                         std::string(precision)));
+                           std::string(precision)));
 }
 
 TEST_CASE("one kernel serves every number of images, height and width") {
@@ -801,7 +844,7 @@ TEST_CASE("addends of every broadcast shape") {
         u.kh = u.kw = k;
         if (k == 1) u.top = u.bottom = u.left = u.right = 0;
         check_all(problem_from(u.text() + " | add r:tensor" + std::string(precision),
-                             {u.source(), u.weight(), dims}),
+                               {u.source(), u.weight(), dims}),
                   {.seed = ++seed});
       }
 }
@@ -832,7 +875,7 @@ TEST_CASE("what is refused is refused with a sentence") {
   refused(problem_from("conv2d(x, w)", {{1, 4, 4, 3}, {5, 3, 3, 3}}, {}, {{20, 2, 1, 4}}),
           "output 'out' has the stride 4");
   refused(problem_from("conv2d(x, w) | add r:tensor", {{1, 4, 4, 3}, {5, 3, 3, 3}, {1, 2, 2, 5}},
-                     {{}, {}, {20, 2, 1, 4}}),
+                       {{}, {}, {20, 2, 1, 4}}),
           "operand 'r'");
   refused(problem_from("conv2d(x, w:tensor)", {{1, 4, 4, 3}, {5, 3, 3, 3}}),
           "operand 'w' of conv2d is a tensor");

@@ -290,7 +290,8 @@ class conv_kernel final : public kernel {
         "jit:" + std::string(name_of(plan.level)) + ":" + std::string(row_of(plan.kind).name) +
         ":" + std::to_string(plan.tile()) + "x" + std::to_string(plan.panel_columns(false)) +
         ":conv" + (plan.narrow() ? ":groups" : "") +
-        (plan.spread == group_spread::across ? "" : ":quads") + (plan.whole_rows ? ":rows" : "");
+        (plan.spread == group_spread::across ? "" : ":quads") + (plan.whole_rows ? ":rows" : "") +
+        (plan.lines ? ":lines" : "");
     return {{std::string(text(built_->wanted.chain).view()), name, {}}};
   }
   std::string layout_key(int) const override {
@@ -327,6 +328,11 @@ inline kernel_key key_of(conv_shape const& s, epilogue_accesses const& accesses,
   key.add(s.counts).add(s.run).add(accesses.size());
   auto const& [spread, in, out, per_vector, in_last, taps, stride, dilation, column, rows_ahead] =
       s.groups;
+  key.add(s.line.size());
+  for (line_tile const& t : s.line) {
+    key.add(t.rows).add(t.taps.size());
+    for (pixel_range const& pixels : t.taps) key.add(pixels.first).add(pixels.last);
+  }
   key.add(spread).add(in).add(out).add(per_vector).add(in_last);
   key.add(taps).add(stride).add(dilation).add(column).add(rows_ahead);
   for (epilogue_access const& a : accesses)

@@ -16,6 +16,7 @@
 
 #include "../jit/conv.hpp"
 #include "../jit/conv_geometry.hpp"
+#include "../jit/conv_lines.hpp"
 #include "../plan/problem.hpp"
 #include "jit_matmul.hpp"
 
@@ -47,6 +48,7 @@ struct conv_plan {
   /// Runs of channels of a pixel, each padded to whole steps where it is copied.
   extent source_runs = 1, source_run = 0;
   bool whole_rows = false;  ///< runs of kernel rows are possible
+  bool lines = false;       ///< strips are whole lines (jit/conv_lines.hpp)
   extent pixel_bytes = 0;   ///< of a copied pixel; of a pixel's own channels otherwise
   std::size_t scratch_bytes = 0;
 
@@ -250,6 +252,8 @@ inline conv_run run_of(conv_plan const& plan, conv_geometry const& g, conv_strip
 /// Calls f(strip, run) for strips that together are one image of the block.
 template <class F>
 void for_each_strip(conv_plan const& plan, conv_geometry const& g, conv_block const& b, F&& f) {
+  if (plan.lines)
+    return for_each_line(g.y, g.x, b, [&](conv_strip const& s) { f(s, conv_run::pixel); });
   for_each_strip(g.y, g.x, b, plan.tile(), plan.narrow(),
                  [&](conv_strip const& s) { f(s, run_of(plan, g, s)); });
 }

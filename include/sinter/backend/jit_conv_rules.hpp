@@ -89,6 +89,33 @@ inline bool rows_are_runs(conv_plan const& plan, tensor_desc const& src) {
   return src.strides.empty() || src.dims[2] <= 1 || src.strides[2] == plan.in;
 }
 
+/// Tiles times taps of one image: how often a step of a panel is read.
+inline extent panel_reads(conv_plan const& plan, conv_geometry const& g) {
+  extent reads = 0;
+  conv_block const all{0, 1, 0, g.y.out, 0, g.x.out};
+  for_each_strip(plan, g, all, [&](conv_strip const& s, conv_run) {
+    reads += s.lines * tiles_of(s.pixels, plan.tile()) * s.rows.count() * s.columns.count();
+  });
+  return reads;
+}
+
+/// Takes lines whole where that saves reads of panels, and a kernel column is work enough.
+inline void set_lines(conv_plan& plan, problem const& p) {
+  constexpr extent least_steps = 16;
+  if (is_dynamic(p) || plan.narrow() || plan.kernel_columns == 1) return;
+  if (plan.padded(plan.in) < least_steps * row_of(plan.kind).k_step) return;
+  conv_geometry const g = geometry_of(plan, p);
+  if (g.empty() || block_of(plan, g).columns < g.x.out) return;
+  line_tiles const line = tiles_of_line(g.x, plan.tile());
+  if (line.empty()) return;
+  extent const in_pieces = panel_reads(plan, g);
+  plan.lines = true;
+  plan.lines = panel_reads(plan, g) < in_pieces;
+  if (!plan.lines) return;
+  plan.whole_rows = false;
+  for (conv_shape& s : plan.shapes) s.line = line;
+}
+
 /// Which numbers of pixels each kernel's tiles have.
 inline void set_counts(conv_plan& plan, problem const& p) {
   row_counts counts[2] = {};
@@ -205,6 +232,7 @@ inline conv_plan plan_conv(problem const& p, epilogue const& e, isa level) {
   plan.pixel_bytes = plan.source_runs * padded * size_of(a);
   plan.whole_rows = detail::rows_are_runs(plan, src);
   plan.accesses = detail::accesses_of(p, e);
+  detail::set_lines(plan, p);
   detail::set_shapes(plan, e, src);
   detail::set_counts(plan, p);
   if (plan.copied) {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "../core/buffer.hpp"
+#include "conv_lines.hpp"
 #include "conv_quads.hpp"
 #include "epilogue.hpp"
 #include "registers.hpp"
@@ -27,6 +28,7 @@ struct conv_shape {
   int tail_lanes = 0;     ///< valid lanes of its last vector; 0: all
   row_counts counts = 0;  ///< tiles that occur; none: the kernel is not needed
   extent run = 0;
+  line_tiles line;  ///< of whole lines; none: all pixels of a strip have the same taps
   conv_groups groups;
   friend bool operator==(conv_shape const&, conv_shape const&) = default;
 };
@@ -201,8 +203,10 @@ class conv_generator {
       a_.je(of_rows[rows], xb::CodeGenerator::T_NEAR);
     }
   }
+  // Calls then(rows, last) behind the sums of each kind of tile; the last one has the most rows.
   template <class Then>
   void emit_sums(Then&& then) {
+    if (!s_.line.empty()) return emit_line_sums(then);
     xb::Label of_rows[16];
     dispatch(of_rows);
     for (int rows = least_rows_; rows <= most_rows_; ++rows) {
@@ -218,11 +222,42 @@ class conv_generator {
         emit_taps(rows, tile_avx512(a_, t, r));
       else
         emit_taps(rows, tile_avx2(a_, t, r));
-      a_.mov(g(r.a0), field(offsetof(conv_frame, tile_a)));
-      a_.imul(g(r.count), g(r.lda), rows);
-      a_.add(g(r.a0), g(r.count));
-      then(rows);
+      to_next_tile(rows);
+      then(rows, rows == most_rows_);
     }
+  }
+  // Tiles of a line that are alike share the code of the last of them.
+  template <class Then>
+  void emit_line_sums(Then&& then) {
+    xb::Label of_place[most_line_tiles];
+    int first = s_.line.ssize() - 1;
+    for (int i = 0; i + 1 < s_.line.ssize(); ++i) {
+      int const place = last_alike(i);
+      first = (std::min)(first, place);
+      a_.cmp(g(block_count), immediate(s_.line.ssize() - i));
+      a_.je(of_place[place], xb::CodeGenerator::T_NEAR);
+    }
+    for (int i = s_.line.ssize(); i-- > first;) {
+      if (last_alike(i) != i) continue;
+      a_.L(of_place[i]);
+      if (has_masks(s_.level))
+        emit_line_taps<tile_avx512>(s_.line[i]);
+      else
+        emit_line_taps<tile_avx2>(s_.line[i]);
+      to_next_tile(s_.line[i].rows);
+      then(s_.line[i].rows, i == first);
+    }
+  }
+  int last_alike(int place) const {
+    int last = place;
+    for (int i = place; i < s_.line.ssize(); ++i)
+      if (s_.line[i] == s_.line[place]) last = i;
+    return last;
+  }
+  void to_next_tile(int rows) {
+    a_.mov(g(r.a0), field(offsetof(conv_frame, tile_a)));
+    a_.imul(g(r.count), g(r.lda), rows);
+    a_.add(g(r.a0), g(r.count));
   }
 
   group_tile group_sums(int rows) const { return {a_, s_.kind, rows, s_.vectors, s_.groups, r}; }
@@ -239,34 +274,69 @@ class conv_generator {
 
   template <class Tile>
   void emit_taps(int rows, Tile sums) {
-    xb::Label next_row, next_column, done;
     sums.clear();
+    each_tap_row([&] {
+      xb::Label next_column;
+      a_.mov(g(r.count), field(offsetof(conv_frame, walk.tap_columns)));
+      a_.mov(field(offsetof(conv_frame, columns_left)), g(r.count));
+      a_.L(next_column);
+      emit_tap(rows, sums);
+      a_.dec(field(offsetof(conv_frame, columns_left)));
+      a_.jnz(next_column, xb::CodeGenerator::T_NEAR);
+    });
+    sums.merge();
+  }
+  template <class Tile>
+  void emit_line_taps(line_tile const& of) {
+    tile t{s_.kind, of.rows, s_.vectors, s_.run, true};
+    Tile sums(a_, t, r);
+    sums.clear();
+    each_tap_row([&] {
+      for (pixel_range const& pixels : of.taps) {
+        if (pixels.empty()) {
+          a_.add(g(r.a0), field(offsetof(conv_frame, walk.a_column)));
+          a_.add(g(r.b), immediate(static_cast<int>(run_bytes())));
+          continue;
+        }
+        t.rows_before = pixels.first;
+        t.rows_after = of.rows - pixels.last;
+        emit_tap(of.rows, Tile(a_, t, r));
+      }
+    });
+    sums.merge();
+  }
+  // Of the panel.
+  extent run_bytes() const {
+    return panel_layout{s_.kind, lanes_of(s_.level), s_.run, 0}.panel_bytes(s_.vectors);
+  }
+
+  template <class F>
+  void each_tap_row(F&& columns) {
+    xb::Label next_row, done;
     a_.mov(g(r.count), field(offsetof(conv_frame, walk.tap_rows)));
     a_.test(g(r.count), g(r.count));
     a_.jz(done, xb::CodeGenerator::T_NEAR);
     a_.mov(field(offsetof(conv_frame, rows_left)), g(r.count));
     a_.L(next_row);
-    a_.mov(g(r.count), field(offsetof(conv_frame, walk.tap_columns)));
-    a_.mov(field(offsetof(conv_frame, columns_left)), g(r.count));
-    a_.L(next_column);
-    if (rows > 4) a_.lea(g(r.a1), a_.ptr[g(r.a0) + g(r.lda) * 4]);
-    std::int32_t const advanced = sums.multiply();
-    a_.add(g(r.a0), field(offsetof(conv_frame, walk.a_column)));
-    if (advanced != 0) a_.sub(g(r.a0), immediate(advanced));
-    a_.dec(field(offsetof(conv_frame, columns_left)));
-    a_.jnz(next_column, xb::CodeGenerator::T_NEAR);
+    columns();
     a_.add(g(r.a0), field(offsetof(conv_frame, walk.a_row)));
     a_.add(g(r.b), field(offsetof(conv_frame, walk.b_row)));
     a_.dec(field(offsetof(conv_frame, rows_left)));
     a_.jnz(next_row, xb::CodeGenerator::T_NEAR);
     a_.L(done);
-    sums.merge();
+  }
+  template <class Tile>
+  void emit_tap(int rows, Tile sums) {
+    if (rows > 4) a_.lea(g(r.a1), a_.ptr[g(r.a0) + g(r.lda) * 4]);
+    std::int32_t const advanced = sums.multiply();
+    a_.add(g(r.a0), field(offsetof(conv_frame, walk.a_column)));
+    if (advanced != 0) a_.sub(g(r.a0), immediate(advanced));
   }
 
   void emit_tiles() {
     xb::Label of_rows[16];
-    emit_sums([&](int rows) {
-      if (rows != most_rows_) a_.jmp(of_rows[rows], xb::CodeGenerator::T_NEAR);
+    emit_sums([&](int rows, bool last) {
+      if (!last) a_.jmp(of_rows[rows], xb::CodeGenerator::T_NEAR);
     });
     register_set const accumulators = set_of_range(0, tile_rows(s_.level) * tile_vectors);
     for (int rows = most_rows_; rows > 0; --rows) {
@@ -281,14 +351,14 @@ class conv_generator {
   void emit_tiles_looped() {
     xb::Label stored, next_pixel;
     int const vector_bytes = vector_bytes_of(s_.level);
-    emit_sums([&](int rows) {
+    emit_sums([&](int rows, bool last) {
       for (int i = 0; i < rows; ++i)
         for (int j = 0; j < s_.vectors; ++j)
           a_.vmovups(a_.ptr[g(frame) + offsetof(conv_frame, spill) +
                             bytes((i * s_.vectors + j) * vector_bytes)],
                      a_.vec(accumulator_of(s_.level, rows, i, j)));
       a_.mov(field(offsetof(conv_frame, pixels_left)), immediate(rows));
-      if (rows != most_rows_) a_.jmp(stored, xb::CodeGenerator::T_NEAR);
+      if (!last) a_.jmp(stored, xb::CodeGenerator::T_NEAR);
     });
     a_.L(stored);
     a_.lea(g(r.count), a_.ptr[g(frame) + offsetof(conv_frame, spill)]);

@@ -24,6 +24,8 @@ struct tile {
   /// pairs).
   bool direct_panel = false;
   int columns = 0;  ///< valid ones; what a direct panel may read
+  /// Rows at the start and at the end to which nothing is added.
+  int rows_before = 0, rows_after = 0;
 };
 
 /// General registers. a0 is the address of row 0; a1 that of row 4; b that of the panel.

@@ -34,7 +34,7 @@ class tile_avx2 {
     multiply_rows(a, split);
   }
   void multiply_rows(int a, int split) {
-    for (int i = 0; i < t_.rows; ++i) {
+    for (int i = t_.rows_before; i < t_.rows - t_.rows_after; ++i) {
       xb::Ymm const e(element + i % 2);
       a_.vbroadcastss(e, a_.dword[loop_.row(i, a)]);
       for (int j = 0; j < t_.vectors; ++j)

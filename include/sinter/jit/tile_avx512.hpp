@@ -78,7 +78,7 @@ class tile_avx512 {
     }
   }
   void multiply_rows(int a, int split) {
-    for (int i = 0; i < t_.rows; ++i)
+    for (int i = t_.rows_before; i < t_.rows - t_.rows_after; ++i)
       for (int j = 0; j < t_.vectors; ++j) {
         if (t_.kind == product::bf16_pairs)
           a_.vdpbf16ps(sum(i, j, split), xb::Zmm(b0 + j), a_.ptr_b[loop_.row(i, a)]);
@@ -109,7 +109,7 @@ class tile_avx512 {
   // The last element of an odd k: its pair's other half is zero, here and in the panel.
   void lone(int a, int b, int split) {
     load_panel(b, false);
-    for (int i = 0; i < t_.rows; ++i) {
+    for (int i = t_.rows_before; i < t_.rows - t_.rows_after; ++i) {
       a_.movzx(xb::Reg32(r_.scratch), a_.word[loop_.row(i, a)]);
       a_.vpbroadcastd(xb::Zmm(element), xb::Reg32(r_.scratch));
       for (int j = 0; j < t_.vectors; ++j)
