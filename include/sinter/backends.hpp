@@ -13,6 +13,7 @@
 #include "backend/onednn.hpp"
 #endif
 #include "backend/reference.hpp"
+#include "run/network_impl.hpp"
 #include "run/program_core_impl.hpp"
 
 namespace sinter::inline SINTER_ABI {

@@ -16,4 +16,5 @@
 #include "backends.hpp"
 #endif
 #include "core/tensor_view.hpp"
+#include "run/network_builder.hpp"
 #include "run/program.hpp"

@@ -32,6 +32,15 @@ struct binding {
   basic_view<Void> view;
 };
 
+/// `x = value` in network_builder::add(): a value or a parameter of a network, which says so by this member type.
+template <class T>
+concept network_operand = requires { typename std::remove_cvref_t<T>::is_network_operand; };
+template <class Name, class Operand>
+struct network_binding {
+  using name = Name;
+  Operand operand;
+};
+
 /// `h = expr` inside define(), or `out = expr` inside outputs().
 template <class Name, class E>
 struct definition {
@@ -112,6 +121,10 @@ struct leaf : detail::describes<Name> {
   template <detail::element_pointer P>
   constexpr auto operator=(P const& p) const {  // NOLINT: as above
     return binding<Name, void const>{view(p, shape{})};
+  }
+  template <network_operand Operand>
+  constexpr auto operator=(Operand const& o) const {  // NOLINT: as above
+    return network_binding<Name, Operand>{o};
   }
 };
 

@@ -60,4 +60,18 @@ inline std::size_t plan_arena(array_view<arena_item> items, array_view<int> orde
   return total;
 }
 
+/// What no plan can go below: the most bytes that are alive at one time.
+inline std::size_t least_arena(array_view<arena_item const> items) {
+  int end = 0;
+  for (arena_item const& i : items) end = (std::max)(end, i.last + 1);
+  std::size_t most = 0;
+  for (int time = 0; time < end; ++time) {
+    std::size_t alive = 0;
+    for (arena_item const& i : items)
+      if (i.first <= time && time <= i.last) alive += round_up(i.bytes, buffer_alignment);
+    most = (std::max)(most, alive);
+  }
+  return most;
+}
+
 }  // namespace sinter::inline SINTER_ABI

@@ -76,9 +76,26 @@ struct call_state {
   status check_apart() const;
   void measure();
   void find_active() noexcept;
-  void* arena_at(int item) noexcept {
-    return arena.data() == nullptr ? nullptr : arena.data() + items[at(item)].offset;
+  void* arena_at(int item, std::size_t offset = 0) noexcept {
+    return arena.data() == nullptr ? nullptr : arena.data() + items[at(item)].offset + offset;
   }
+  void const* address_of(place const& from) noexcept {
+    switch (from.from) {
+      case source::input:
+        return inputs[at(from.index)].data;
+      case source::weight:
+        return weights[at(from.index)];
+      case source::constant:
+        return plan->constants[at(from.index)];
+      default:
+        return arena_at(from.index, from.offset);
+    }
+  }
+  shape item_dims(int item) const {
+    item_maker const& m = plan->makers[at(item)];
+    return m.dims(shapes[at(m.group)].outputs[at(m.output)].dims);
+  }
+  status settle_items(int g);
   bool computes(int g) const noexcept;
   code run_group(int g) noexcept;
   code run_logged(int g) noexcept;
@@ -221,8 +238,11 @@ inline status call_state::resolve_group(int g) {
     place const from = group.operands[i];
     if (!is_dynamic(group.problem.operands[at(i)].dims)) continue;
     if (from.from == source::arena) {
-      output_slot const& made = plan->makers[at(from.index)];
-      actual[i] = shapes[at(made.group)].outputs[at(made.output)].dims;
+      // A view of the item differs from it in extents that are fixed.
+      shape const item = item_dims(from.index);
+      actual[i] = group.problem.operands[at(i)].dims;
+      for (int j = 0; j < actual[i].ssize(); ++j)
+        if (actual[i][j] == dynamic) actual[i][j] = item[j];
     } else if (from.from == source::input) {
       bool const settled = dims[at(from.index)].empty() && plan->inputs[at(from.index)].group < g;
       actual[i] = settled ? input_desc(from.index).dims : dims[at(from.index)];
@@ -232,10 +252,25 @@ inline status call_state::resolve_group(int g) {
           resolve_into(shapes[at(g)], group.problem, array_view(actual, group.operands.size()));
       !st.ok())
     return st;
-  for (int i = 0; i < group.outputs.ssize(); ++i)
-    if (group.outputs[i].from == source::arena)
-      items[at(group.outputs[i].index)].bytes =
-          static_cast<std::size_t>(byte_span(shapes[at(g)].outputs[at(i)]));
+  return settle_items(g);
+}
+
+/// The sizes of the items that group g writes to, and that it fits those that others began.
+inline status call_state::settle_items(int g) {
+  group_plan const& group = plan->group(g);
+  for (int i = 0; i < group.outputs.ssize(); ++i) {
+    place const to = group.outputs[i];
+    if (to.from != source::arena) continue;
+    item_maker const& maker = plan->makers[at(to.index)];
+    tensor_desc const& made = shapes[at(g)].outputs[at(i)];
+    shape const item = item_dims(to.index);
+    if (maker.group != g && maker.dims(made.dims) != item)
+      return bad({"a part of a concat is ", to_string(made.dims), " in this call, and the whole is ",
+                  to_string(item), "; extents may differ in the channels only"});
+    extent const bytes = checked_mul(element_count(item), size_of(made.type));
+    if (bytes < 0) return bad("the intermediates of this call have more than 2^63 - 1 bytes");
+    items[at(to.index)].bytes = static_cast<std::size_t>(bytes);
+  }
   return {};
 }
 
@@ -315,16 +350,13 @@ inline void call_state::settle() noexcept {
       moved = moved || where != pointer;
       where = pointer;
     };
-    for (int i = 0; i < group.operands.ssize(); ++i) {
-      place const from = group.operands[i];
-      put(now.operands[i], from.from == source::input    ? inputs[at(from.index)].data
-                           : from.from == source::weight ? weights[at(from.index)]
-                                                         : arena_at(from.index));
-    }
+    for (int i = 0; i < group.operands.ssize(); ++i)
+      put(now.operands[i], address_of(group.operands[i]));
     for (int i = 0; i < group.outputs.ssize(); ++i) {
       place const to = group.outputs[i];
       put(now.outputs[i],
-          to.from == source::output ? outputs[at(to.index)].data : arena_at(to.index));
+          to.from == source::output ? outputs[at(to.index)].data
+                                    : arena_at(to.index, to.offset));
     }
     put(now.scratch, arena_at(group.scratch));
     now.shapes = shapes.empty() ? nullptr : &shapes[at(g)];

@@ -111,16 +111,24 @@ void take(options&, std::vector<named_desc>& described_operands, described<Name>
   described_operands.push_back({Name::view, d.dims, d.strided ? d.strides : strides{}, d.type});
 }
 
-template <precision Precision, class E>
-result<std::shared_ptr<program_core const>> compile_groups(E const& e,
-                                                           std::vector<named_desc> const& given,
-                                                           options const& chosen) {
-  plan<graph_size_of<E>> const cut(flatten(e), Precision);
+/// The groups of an expression, or the sentence of the rule that its numbers break.
+template <class E>
+result<std::vector<chain>> groups_of(E const& e, precision const& dtypes) {
+  plan<graph_size_of<E>> const cut(flatten(e), dtypes);
   if (cut.broken() != fault::none)
     return failure{code::bad_argument, std::string(sentence_of(cut.broken()))};
   std::vector<chain> groups;
   for (int i = 0; i < cut.group_count(); ++i) groups.push_back(cut.group(i));
-  return make_program(groups, given, chosen);
+  return groups;
+}
+
+template <precision Precision, class E>
+result<std::shared_ptr<program_core const>> compile_groups(E const& e,
+                                                           std::vector<named_desc> const& given,
+                                                           options const& chosen) {
+  auto groups = groups_of(e, Precision);
+  if (!groups) return groups.error();
+  return make_program(*groups, given, chosen);
 }
 
 }  // namespace detail

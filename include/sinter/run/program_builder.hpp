@@ -15,6 +15,34 @@
 
 namespace sinter::inline SINTER_ABI::detail {
 
+inline status check_threads(options const& o) {
+  int const n = o.threads;
+  if (n < 1 || n > max_threads)
+    return bad({"options::threads is ", n, "; 1 to ", max_threads, " are wanted"});
+  if (n > 1 && o.executor == nullptr)
+    return bad({"options::threads is ", n,
+                " without an options::executor; one is wanted, since Sinter starts no threads: "
+                "&sinter::openmp_threads of sinter/openmp.hpp, or your own"});
+  return {};
+}
+
+/// What the options and the environment say of the whole plan.
+inline status take_options(program_plan& plan, options const& o, backend_list backends) {
+  if (status st = check_threads(o); !st.ok()) return st;
+  if (o.max_isa && !row_of(*o.max_isa).used)
+    return failure{code::unsupported,
+                   join({"sinter: options::max_isa is ", sinter::name_of(*o.max_isa),
+                         ", for which there are no kernels; SINTER_MAX_ISA's names are wanted"})};
+  auto said = read_settings(o, backends);
+  if (!said) return said.error();
+  plan.said = *said;
+  plan.numerics = o.numerics;
+  plan.own_cap = o.max_isa;
+  plan.threads = o.threads;
+  plan.executor = o.executor;
+  return {};
+}
+
 class program_builder {
  public:
   program_builder(array_view<chain const> chains, array_view<named_desc const> given,
@@ -22,14 +50,8 @@ class program_builder {
       : chains_(chains), given_(given), options_(o), backends_(backends) {}
 
   result<std::shared_ptr<program_plan const>> run() {
-    if (status st = check_options(); !st.ok()) return st.error();
-    auto said = read_settings(options_, backends_);
-    if (!said) return said.error();
-    plan_->said = *said;
-    plan_->numerics = options_.numerics;
-    plan_->own_cap = options_.max_isa;
-    plan_->threads = options_.threads;
-    plan_->executor = options_.executor;
+    if (chains_.empty()) return bad("a program without groups");
+    if (status st = take_options(*plan_, options_, backends_); !st.ok()) return st.error();
     if (status st = check_names(); !st.ok()) return st.error();
     plan_->groups.reserve(chains_.size());
     for (std::size_t g = 0; g < chains_.size(); ++g)
@@ -44,27 +66,6 @@ class program_builder {
     name_text name;
     int group, output, item;
   };
-
-  status check_options() const {
-    if (status st = check_threads(); !st.ok()) return st;
-    if (options_.max_isa && !row_of(*options_.max_isa).used)
-      return failure{code::unsupported,
-                     join({"sinter: options::max_isa is ", sinter::name_of(*options_.max_isa),
-                           ", for which there are no kernels; SINTER_MAX_ISA's names are wanted"})};
-    if (chains_.empty()) return bad("a program without groups");
-    return {};
-  }
-
-  status check_threads() const {
-    int const n = options_.threads;
-    if (n < 1 || n > max_threads)
-      return bad({"options::threads is ", n, "; 1 to ", max_threads, " are wanted"});
-    if (n > 1 && options_.executor == nullptr)
-      return bad({"options::threads is ", n,
-                  " without an options::executor; one is wanted, since Sinter starts no threads: "
-                  "&sinter::openmp_threads of sinter/openmp.hpp, or your own"});
-    return {};
-  }
 
   /// Roles of the user's names agree over all groups; `given` names each of them at most once and nothing else.
   status check_names() {
@@ -240,7 +241,7 @@ class program_builder {
       if (find_named(intermediates_, o.name) >= 0)
         return bad({"two groups make the intermediate ", quoted(o.name)});
       int const item = add_item(intermediate_bytes(group.problem.outputs[at(i)]), g);
-      plan_->makers[at(item)] = {o.name, g, i};
+      plan_->makers[at(item)] = {g, i, -1};
       intermediates_.push_back({o.name, g, i, item});
       group.outputs.push_back({source::arena, item});
     }

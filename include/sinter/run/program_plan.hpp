@@ -1,10 +1,12 @@
 // What a program is once it is compiled: groups with their kernels, who reads what, and the plan of the arena.
 //
-// Slots are the user's names: inputs, weights, outputs. Each operand and output of a group is a place: a slot or an
-// item of the arena (an intermediate). Immutable after program_builder; call_state.hpp holds what a call changes.
+// Slots are the user's names: inputs, weights, outputs. Each operand and output of a group is a place: a slot, an item
+// of the arena (an intermediate) or a slice of one, or a constant that the plan owns (a network's). Immutable after
+// program_builder; call_state.hpp holds what a call changes.
 // run/program_builder.hpp makes it.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,12 +17,13 @@
 
 namespace sinter::inline SINTER_ABI::detail {
 
-enum class source : unsigned char { input, weight, output, arena };
+enum class source : unsigned char { input, weight, output, arena, constant };
 
-/// The index is of an input, of a weight_use, of an output or of an arena item.
+/// The index is of an input, of a weight_use, of an output, of an arena item or of a constant.
 struct place {
   source from = source::input;
   int index = -1;
+  std::size_t offset = 0;  ///< bytes from the start of the item
 };
 
 struct group_plan {
@@ -44,6 +47,18 @@ struct weight_slot {
   name_text name;
   tensor_desc desc;  ///< dense, in the chain's dtype
 };
+/// The output that an arena item holds; group -1 for scratch. `channels`: the item's last extent where that output is
+/// one of the slices that lie in it, else -1.
+struct item_maker {
+  int group = -1, output = -1;
+  extent channels = -1;
+
+  /// The extents of the item, where those of the output are `made`.
+  shape dims(shape made) const {
+    if (channels >= 0) made.back() = channels;
+    return made;
+  }
+};
 /// One kernel that reads a weight.
 struct weight_use {
   int slot = -1, group = -1, operand = -1;
@@ -57,8 +72,9 @@ struct program_plan {
   std::vector<weight_slot> weights;
   std::vector<weight_use> weight_uses;
   std::vector<arena_item> items;  ///< of dynamic extents: bytes are 0, planned at the call
-  std::vector<output_slot>
-      makers;  ///< of the items: the output that an item holds; group -1 for scratch
+  std::vector<item_maker> makers;  ///< of the items
+  std::vector<void const*> constants;
+  std::vector<std::shared_ptr<void const>> kept;  ///< what the constants lie in
   std::size_t arena_bytes = 0;
   bool dynamic = false;
   int in_place_input = -1, in_place_output = -1;  ///< slots that share memory

@@ -20,7 +20,7 @@ struct name_list {};
 
 /// One operand of a program: needs_dims where a contraction reads it and its type says no extents.
 template <class Name, role Role, bool NeedsDims>
-struct parameter {
+struct operand_entry {
   using name = Name;
   static constexpr sinter::role role = Role;
   static constexpr bool needs_dims = NeedsDims;
@@ -60,7 +60,7 @@ struct signature_maker {
   static auto output_name(std::index_sequence<J...>) -> chars<source.outputs[Index].name[J]...>;
 
   template <int Index>
-  using operand = parameter<decltype(operand_name<Index>(
+  using operand = operand_entry<decltype(operand_name<Index>(
                                 std::make_index_sequence<source.operands[Index].name.size()>{})),
                             source.operands[Index].role, needs_dims(Index)>;
   template <int Index>
@@ -196,6 +196,16 @@ struct checker<signature<name_list<Parameters...>, name_list<Outputs...>>> {
   static constexpr bool bound_output() {
     if constexpr (times<Output, Named...> == 0) return unbound_output<Output>::value;
     return once<Output, Named...>();
+  }
+  /// What network_builder::add() is given: each operand once, and nothing else.
+  template <class... Named>
+  static constexpr bool joined() {
+    return (operand_is_known<Named>() && ...) && (bound_operand<Parameters, Named...>() && ...);
+  }
+  template <class Name>
+  static constexpr bool operand_is_known() {
+    if constexpr (!is_operand<Name>) return unknown_name<Name>::value;
+    return true;
   }
   template <class Name>
   static constexpr bool viewed() {

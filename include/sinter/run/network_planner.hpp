@@ -1,0 +1,317 @@
+// Graph -> network_plan: places values, makes each problem, asks dispatch once for equal ones, packs, plans the arena.
+//
+// The result is a program_plan like that of compile(), with constants of its own and slices of arena items, so calls,
+// threads and dynamic extents are those of any program (run/call_state.hpp). Time is the index of a group. Nothing
+// here runs a kernel.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "network_copy.hpp"
+#include "network_layout.hpp"
+#include "network_plan.hpp"
+#include "network_weights.hpp"
+#include "program_builder.hpp"
+
+namespace sinter::inline SINTER_ABI::detail {
+
+class network_planner {
+ public:
+  network_planner(network_graph& graph, std::vector<named_index> outputs, backend_list backends)
+      : graph_(graph), outputs_(std::move(outputs)), backends_(backends) {}
+
+  result<std::shared_ptr<network_plan>> run() {
+    auto const start = std::chrono::steady_clock::now();
+    if (status st = take_options(*program_, graph_.options, backends_); !st.ok()) return st.error();
+    network_layout const layout(graph_, outputs_);
+    layout_ = &layout;
+    items_of_.assign(graph_.values.size(), -1);
+    describe_ends();
+    for (graph_event const& e : graph_.events) {
+      status st = e.is_group ? add_block(graph_.groups[at(e.index)]) : add_copies(e.index);
+      if (!st.ok()) return st.error();
+    }
+    if (status st = add_outputs(); !st.ok()) return st.error();
+    if (status st = plan_memory(); !st.ok()) return st.error();
+    plan_->milliseconds = milliseconds_since(start);
+    plan_->program = std::move(program_);
+    return std::move(plan_);
+  }
+
+ private:
+  static double milliseconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+        .count();
+  }
+
+  /// Slots of inputs and outputs, and which outputs a group can write by itself.
+  void describe_ends() {
+    for (graph_value const& v : graph_.values)
+      if (v.from == value_from::input) program_->inputs.push_back({name_text(v.name), -1, -1});
+    for (named_index const& o : outputs_) {
+      program_->outputs.push_back({o.name, -1, -1});
+      location const l = layout_->find(o.value);
+      bool const direct = graph_.value(o.value).from == value_from::group && l.root == o.value &&
+                          layout_->readers(o.value) == 1;
+      direct_.push_back(direct);
+    }
+  }
+  int direct_output(int value) const {
+    for (std::size_t i = 0; i < outputs_.size(); ++i)
+      if (outputs_[i].value == value && direct_[i]) return static_cast<int>(i);
+    return -1;
+  }
+
+  /// Strides of a value of these extents whose pixels are `row` elements apart; none where it is dense.
+  static strides strides_of(shape const& dims, extent row) {
+    if (dims.empty() || row == dims.back()) return {};
+    strides s;
+    s.resize(dims.size(), 1);
+    for (int i = dims.ssize() - 2; i >= 0; --i)
+      s[i] = i == dims.ssize() - 2 ? row : checked_mul(s[i + 1], dims[i + 1] > 1 ? dims[i + 1] : 1);
+    return s;
+  }
+  tensor_desc desc_of(int value, location const& l) const {
+    graph_value const& v = graph_.value(value);
+    return {v.type, v.dims, strides_of(v.dims, l.row)};
+  }
+
+  // ---- places
+
+  int item_of(int root, int g, int output, shape const& made) {
+    int& item = items_of_[at(root)];
+    if (item < 0) {
+      graph_value const& v = graph_.value(root);
+      bool const moves = is_dynamic(v.dims);
+      item = add_item(
+          moves ? 0 : static_cast<std::size_t>(element_count(v.dims) * size_of(v.type)), g);
+      bool const part = moves && made.size() == v.dims.size() && v.channels() != dynamic;
+      program_->makers[at(item)] = {g, output, part ? v.channels() : -1};
+    }
+    program_->items[at(item)].last = g;
+    return item;
+  }
+  int add_item(std::size_t bytes, int g) {
+    program_->items.push_back({bytes, g, g, 0});
+    program_->makers.emplace_back();
+    return static_cast<int>(program_->items.size()) - 1;
+  }
+  std::size_t bytes_to(int root, extent channel) const {
+    return static_cast<std::size_t>(channel * size_of(graph_.value(root).type));
+  }
+  /// Where group g reads a value, its operand `index`.
+  place read_place(location const& l, int g, int index) {
+    if (graph_.value(l.root).from == value_from::input) {
+      int slot = 0;
+      for (int i = 0; i < l.root; ++i)
+        if (graph_.value(i).from == value_from::input) ++slot;
+      input_slot& s = program_->inputs[at(slot)];
+      if (s.group < 0 && l.first == 0 && index >= 0) {
+        s.group = g;
+        s.operand = index;
+      }
+      return {source::input, slot, bytes_to(l.root, l.first)};
+    }
+    int const item = items_of_[at(l.root)];
+    program_->items[at(item)].last = g;
+    return {source::arena, item, bytes_to(l.root, l.first)};
+  }
+  place write_place(int value, location const& l, int g, int index, shape const& made) {
+    if (int const slot = direct_output(value); slot >= 0) {
+      program_->outputs[at(slot)].group = g;
+      program_->outputs[at(slot)].output = index;
+      return {source::output, slot, 0};
+    }
+    return {source::arena, item_of(l.root, g, index, made), bytes_to(l.root, l.first)};
+  }
+
+  // ---- groups
+
+  status add_block(block_group const& b) {
+    int const g = static_cast<int>(program_->groups.size());
+    operand_spec specs[max_operands];
+    for (std::size_t i = 0; i < b.operands.size(); ++i) {
+      block_operand const& o = b.operands[i];
+      specs[i] = o.value >= 0 ? desc_of(o.value, layout_->find(o.value))
+                              : tensor_desc{b.chain.operands[i].type,
+                                            graph_.constants[at(o.constant)].dims(),
+                                            {}};
+    }
+    strides output_strides[max_outputs];
+    for (std::size_t i = 0; i < b.values.size(); ++i)
+      output_strides[i] =
+          strides_of(graph_.value(b.values[i]).dims, layout_->find(b.values[i]).row);
+    auto made = make_problem(b.chain, array_view(specs, b.operands.size()),
+                             array_view(output_strides, b.values.size()), program_->numerics);
+    if (!made) return in_block(b.label, made.error());
+    if (status st = choose(std::move(*made), b.label); !st.ok()) return st;
+    for (std::size_t i = 0; i < b.operands.size(); ++i) {
+      auto p = operand_place(b, static_cast<int>(i), g);
+      if (!p) return in_block(b.label, p.error());
+      program_->groups.back().operands.push_back(*p);
+    }
+    for (std::size_t i = 0; i < b.values.size(); ++i) {
+      graph_value const& v = graph_.value(b.values[i]);
+      program_->groups.back().outputs.push_back(write_place(
+          b.values[i], layout_->find(b.values[i]), g, static_cast<int>(i), v.dims));
+    }
+    program_->groups.back().scratch =
+        add_item(program_->groups.back().chosen.kernel->scratch_bytes(), g);
+    return {};
+  }
+  static failure in_block(std::string_view label, failure const& why) {
+    return {why.what, join({"sinter: block ", quoted(label), ": ", without_prefix(why.message)})};
+  }
+
+  /// A kernel for the problem: that of an equal one, or what dispatch chooses.
+  status choose(problem p, std::string const& label) {
+    p.max_isa = graph_.options.max_isa;
+    if (graph_.options.threads > 1 && graph_.options.executor->is_openmp())
+      p.openmp_threads = graph_.options.threads;
+    program_->dynamic = program_->dynamic || is_dynamic(p);
+    std::uint64_t const key = hash(p);
+    for (known_problem const& known : known_)
+      if (known.key == key && program_->group(known.group).problem == p) {
+        selection same = program_->group(known.group).chosen;
+        add_group(std::move(p), std::move(same), label);
+        return {};
+      }
+    auto chosen = select(p, graph_.options, program_->said, backends_);
+    if (!chosen) return in_block(label, chosen.error());
+    known_.push_back({key, static_cast<int>(program_->groups.size())});
+    ++plan_->kernels;
+    add_group(std::move(p), std::move(*chosen), label);
+    return {};
+  }
+  void add_group(problem p, selection s, std::string label) {
+    program_->groups.push_back({std::move(p), std::move(s), {}, {}, -1});
+    plan_->labels.push_back(std::move(label));
+  }
+
+  result<place> operand_place(block_group const& b, int i, int g) {
+    block_operand const& o = b.operands[at(i)];
+    if (o.value >= 0) return read_place(layout_->find(o.value), g, i);
+    auto const start = std::chrono::steady_clock::now();
+    group_plan const& group = program_->group(g);
+    auto found = plan_->weights.constant(graph_.constants[at(o.constant)], group, i,
+                                         graph_.file.get());
+    plan_->packing_milliseconds += milliseconds_since(start);
+    if (!found) return found.error();
+    program_->constants.push_back(found->data);
+    program_->kept.push_back(found->kept);
+    return place{source::constant, static_cast<int>(program_->constants.size()) - 1, 0};
+  }
+
+  // ---- copies
+
+  status add_copies(int value) {
+    for (planned_copy const& c : layout_->copies(value)) {
+      location to = layout_->find(c.to);
+      if (graph_.value(c.to).from == value_from::flatten) to.row = graph_.value(c.from).channels();
+      to.first += c.first;
+      location from = layout_->find(c.from);
+      from.first += c.skip;
+      shape dims = graph_.value(c.from).dims;
+      dims.back() = c.count;
+      std::string const what = join({graph_.value(c.from).name, " into ", graph_.value(c.to).name,
+                                     ": ", c.why});
+      if (status st = add_copy(dims, from, c.to, to, c.places, what, -1); !st.ok()) return st;
+    }
+    return {};
+  }
+  /// The outputs that no group writes by itself.
+  status add_outputs() {
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      if (direct_[i]) continue;
+      int const v = outputs_[i].value;
+      graph_value const& value = graph_.value(v);
+      std::string const what =
+          join({value.name, " into output ", quoted(outputs_[i].name),
+                ": other groups read it, or no group writes it by itself"});
+      if (status st = add_copy(value.dims, layout_->find(v), v, {v, 0, value.channels()}, {}, what,
+                               static_cast<int>(i));
+          !st.ok())
+        return st;
+    }
+    for (input_slot const& s : program_->inputs)
+      if (s.group < 0) return bad({"input ", quoted(s.name), " is read by no block"});
+    return {};
+  }
+  /// `output`: the slot that is written instead of the arena, or -1.
+  status add_copy(shape const& dims, location const& from, int target, location const& to,
+                  std::vector<std::int32_t> const& places, std::string const& what, int output) {
+    int const g = static_cast<int>(program_->groups.size());
+    dtype const type = graph_.value(target).type;
+    extent const source_channels = graph_.value(from.root).channels();
+    bool const whole_input = graph_.value(from.root).from == value_from::input &&
+                             from.first == 0 && source_channels == dims.back();
+    shape const pixels_of = dims;
+    // An input is described to the caller by the first operand that reads it, so a slice of one is read as a whole.
+    shape read = dims;
+    if (graph_.value(from.root).from == value_from::input && !whole_input)
+      read.back() = source_channels;
+    bool const moves = is_dynamic(dims);
+    operand_spec const spec = tensor_desc{
+        type, read, moves ? strides{} : strides_of(read, from.row)};
+    strides const out = moves || read.back() != dims.back() ? strides{} : strides_of(dims, to.row);
+    auto made = make_problem(cast_chain(type, type), array_view(&spec, 1), array_view(&out, 1),
+                             program_->numerics);
+    if (!made) return made.error();
+    copy_shape c{size_of(type), dims.back(), from.row, to.row, 0, places};
+    if (!moves) c.pixels = element_count(pixels_of) / (dims.back() > 0 ? dims.back() : 1);
+    selection s;
+    s.kernel = std::make_shared<copy_kernel>(std::move(c), what);
+    s.stages = s.kernel->stages();
+    s.choice = "a network copies where no producer can write";
+    program_->dynamic = program_->dynamic || moves;
+    add_group(std::move(*made), std::move(s), join({"copy ", what}));
+    program_->groups.back().operands.push_back(
+        read_place(from, g, whole_input || read.back() == source_channels ? 0 : -1));
+    if (output >= 0) {
+      program_->outputs[at(output)].group = g;
+      program_->outputs[at(output)].output = 0;
+      program_->groups.back().outputs.push_back({source::output, output, 0});
+    } else {
+      program_->groups.back().outputs.push_back(
+          {source::arena, item_of(to.root, g, 0, dims), bytes_to(to.root, to.first)});
+    }
+    program_->groups.back().scratch = add_item(0, g);
+    ++plan_->copies;
+    return {};
+  }
+
+  // ---- memory
+
+  status plan_memory() {
+    std::vector<int> order(program_->items.size());
+    program_->arena_bytes = plan_arena(program_->items, order);
+    if (program_->arena_bytes == arena_overflow)
+      return bad("the intermediates have more than 2^63 - 1 bytes");
+    plan_->memory.arena = program_->arena_bytes;
+    plan_->memory.least = least_arena(program_->items);
+    for (std::size_t i = 0; i < program_->items.size(); ++i)
+      if (program_->makers[i].group >= 0)
+        plan_->memory.intermediates += program_->items[i].bytes;
+    return {};
+  }
+
+  struct known_problem {
+    std::uint64_t key;
+    int group;
+  };
+
+  network_graph& graph_;
+  std::vector<named_index> outputs_;
+  backend_list backends_;
+  network_layout const* layout_ = nullptr;
+  std::shared_ptr<program_plan> program_ = std::make_shared<program_plan>();
+  std::shared_ptr<network_plan> plan_ = std::make_shared<network_plan>();
+  std::vector<int> items_of_;  ///< by value: the item of a root
+  std::vector<bool> direct_;
+  std::vector<known_problem> known_;
+};
+
+}  // namespace sinter::inline SINTER_ABI::detail
