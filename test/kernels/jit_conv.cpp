@@ -61,7 +61,7 @@ void check_all(problem p, check_options options = {}, bool everywhere = false) {
     p.max_isa = level;
     auto const k = jit.build(p);
     REQUIRE_MESSAGE(k.ok(), k.error().message);
-    CHECK((*k)->stages()[0].implementation.starts_with("jit:" + std::string(name_of(level)) + ":"));
+    CHECK((*k)->stages()[0].implementation.starts_with(implementation_prefix(p, level)));
     for (std::size_t i = 0; i < (everywhere ? std::size(all_placements) : 1); ++i) {
       options.where = all_placements[(options.seed + i) % std::size(all_placements)];
       outcome const r = check_kernel(**k, p, options);

@@ -75,7 +75,7 @@ void check_all(problem p, check_options options = {}, bool everywhere = false) {
     auto const k = jit.build(p);
     REQUIRE_MESSAGE(k.ok(), k.error().message);
     std::string const name = (*k)->stages()[0].implementation;
-    CHECK(name.starts_with("jit:" + std::string(name_of(level)) + ":"));
+    CHECK(name.starts_with(implementation_prefix(p, level)));
     CHECK(name.ends_with(":depthwise"));
     std::string const text_of = std::string(text(p.chain).view());
     std::size_t const bracket = text_of.find(" [");

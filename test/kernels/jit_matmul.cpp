@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -40,7 +41,7 @@ void check_all(problem p, check_options options = {}) {
     p.max_isa = level;
     auto const k = jit.build(p);
     REQUIRE_MESSAGE(k.ok(), k.error().message);
-    CHECK((*k)->stages()[0].implementation.starts_with("jit:" + std::string(name_of(level)) + ":"));
+    CHECK((*k)->stages()[0].implementation.starts_with(implementation_prefix(p, level)));
     options.allowed = promised(p, level);
     for (placement where : all_placements) {
       options.where = where;
@@ -100,7 +101,7 @@ TEST_CASE("random matmul chains agree with the oracle on every level") {
                             .where = all_placements[seed % std::size(all_placements)],
                             .values = all_patterns[seed / 4 % std::size(all_patterns)]};
       // VDPBF16PS takes a denormal for zero, so an infinity times one is NaN: docs/precision.md. See the next case.
-      if (level == isa::avx512_bf16 && c.p.operands[0].type == dtype::bf16 &&
+      if (includes(level, isa::avx512_bf16) && c.p.operands[0].type == dtype::bf16 &&
           options.values == pattern::specials)
         options.values = pattern::nan_rows;
       options.allowed = promised(c.p, level);
@@ -504,17 +505,21 @@ TEST_CASE("a call keeps registers, direction flag and MXCSR") {
     for (int residuals : {0, 1, 3, 9}) {
       std::string text = "matmul(x, w)";
       for (int i = 0; i < residuals; ++i) text += " | add r" + std::to_string(i) + ":tensor";
-      problem p = problem_from(text + " | tanh", {{11, 5}, {5, 40}});
+      bool const tiles = includes(level, isa::amx);
+      text += tiles ? " | tanh [bf16 bf16 f32 f32 f32 f32]" : " | tanh";
+      problem p = problem_from(text, {{11, 5}, {5, 40}});
       p.max_isa = level;
       auto const built = jit::build_matmul(p, level);
       REQUIRE_MESSAGE(built.ok(), built.error().message);
       jit::matmul_plan const& plan = (*built)->plan;
       buffer memory((*built)->frame_bytes), panels(static_cast<std::size_t>(plan.panels().bytes()));
       std::vector<float> x(11 * 5, 0.5F), w(5 * 40, 0.25F), tensor(11 * 40, 1.0F), out(11 * 40);
+      std::vector<bfloat16> const narrow(11 * 5, to_bfloat16(0.5F));
       jit::pack_panels(plan.panels(), panels.data(), {w.data(), dtype::f32, 40, 1});
       auto& frame = *new (memory.data()) jit::matmul_frame;
-      frame.a = x.data();
-      frame.lda = 5 * 4;
+      frame.a = tiles ? static_cast<void const*>(narrow.data()) : x.data();
+      frame.lda = 5 * size_of(p.operands[0].type);
+      frame.rows = 11;
       frame.b = panels.data();
       frame.full_panels = plan.panels().full_panels();
       frame.full_panel_bytes = plan.panels().panel_bytes(jit::tile_vectors);
@@ -526,6 +531,9 @@ TEST_CASE("a call keeps registers, direction flag and MXCSR") {
         frame.accesses[i].origin = plan.accesses[i].output ? out.data() : tensor.data();
         frame.accesses[i].row_stride = 40 * 4;
       }
+      std::optional<jit::tile_scope> scope;
+      if (tiles)
+        scope.emplace(*reinterpret_cast<jit::amx_memory*>(memory.data() + (*built)->amx_at));
       CHECK(what_a_call_changes((*built)->code->entry<jit::matmul_entry>(), &frame) == 0);
       float const wanted = std::tanh(0.625F + static_cast<float>(residuals));
       for (float v : out) CHECK(v == doctest::Approx(wanted));

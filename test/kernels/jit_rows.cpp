@@ -34,15 +34,14 @@ std::string const rms_norm =
 /// Runs on every level; the kernel must be of the level that was asked for, and of rows.
 void check_all(problem p, check_options options = {}, bool everywhere = false) {
   jit_backend const jit;
-  std::string_view const part = p.chain.anchor() < 0 ? ":rows:" : ":";
+  std::string_view const part = p.chain.anchor() < 0 ? "rows:" : "";
   for (isa level : jit_levels()) {
     p.max_isa = level;
     auto const k = jit.build(p);
     REQUIRE_MESSAGE(k.ok(), k.error().message);
     std::vector<stage_note> const stages = (*k)->stages();
     CHECK(stages.size() == 1);
-    CHECK(stages[0].implementation.starts_with("jit:" + std::string(name_of(level)) +
-                                               std::string(part)));
+    CHECK(stages[0].implementation.starts_with(implementation_prefix(p, level) + std::string(part)));
     CHECK(stages[0].implementation.find(":rows:") != std::string::npos);
     for (std::size_t i = 0; i < (everywhere ? std::size(all_placements) : 1); ++i) {
       options.where = all_placements[(options.seed + i) % std::size(all_placements)];

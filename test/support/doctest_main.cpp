@@ -43,10 +43,14 @@ void note_skip(const std::string& reason) {
   std::printf("SKIPPED: %s: %s\n", current_case.c_str(), reason.c_str());
 }
 
-}  // namespace sinter_test
-
-int main(int argc, char** argv) {
+int run_doctest(int argc, char** argv) {
   const int result = doctest::Context(argc, argv).run();
-  const bool nothing_else = sinter_test::ran > 0 && sinter_test::skipped == sinter_test::ran;
+  const bool nothing_else = ran > 0 && skipped == ran;
   return result == 0 && nothing_else ? 77 : result;
 }
+
+}  // namespace sinter_test
+
+#ifndef SINTER_TEST_OWN_MAIN
+int main(int argc, char** argv) { return sinter_test::run_doctest(argc, argv); }
+#endif

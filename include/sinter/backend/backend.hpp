@@ -46,6 +46,7 @@ struct stage_note {
   std::string what;            ///< the steps in the chain's text form
   std::string implementation;  ///< "brgconv:avx512_core_bf16", "reference"
   std::string why;             ///< why the chain was split before this stage; empty for the first
+  std::string note{};          ///< why this implementation, where the backend had a choice
 };
 
 /// Is this the name of code that is there for its meaning and not for its speed? oneDNN calls its own "ref:any",
@@ -119,6 +120,9 @@ class backend {
   /// where the library underneath decides late, and says so.
   virtual verdict supports(problem const& p) const noexcept = 0;
   virtual result<std::shared_ptr<kernel const>> build(problem const& p) const = 0;
+  /// Another kernel for a problem that build() has built, where this backend chose by a rule that a measurement may
+  /// overrule; else null.
+  virtual std::shared_ptr<kernel const> build_other(problem const& /*p*/) const { return nullptr; }
 };
 
 }  // namespace sinter::inline SINTER_ABI

@@ -19,6 +19,7 @@
 #include "jit_matmul_call.hpp"
 #include "jit_matmul_rows.hpp"
 #include "jit_rows.hpp"
+#include "jit_tiles.hpp"
 
 namespace sinter::inline SINTER_ABI {
 namespace jit {
@@ -33,6 +34,10 @@ inline result<std::optional<isa>> level_for(problem const& p) {
   return std::optional<isa>{};
 }
 
+inline bool is_depthwise_conv(problem const& p) {
+  return p.chain.steps[p.chain.anchor()].code == op::conv2d && is_depthwise(p);
+}
+
 class matmul_kernel final : public kernel {
  public:
   explicit matmul_kernel(std::shared_ptr<matmul_code const> built) : built_(std::move(built)) {}
@@ -44,12 +49,14 @@ class matmul_kernel final : public kernel {
     std::string const name =
         "jit:" + std::string(name_of(s.level)) + ":" + std::string(row_of(s.kind).name) + ":" +
         std::to_string(tile_rows(s.level)) + "x" + std::to_string(tile_columns(s.level));
-    return {{std::string(text(built_->wanted.chain).view()), name, {}}};
+    return {{std::string(text(built_->wanted.chain).view()), name, {}, built_->note}};
   }
   std::string layout_key(int) const override {
     panel_layout const l = built_->plan.panels();
+    bool const padded = l.steps() * row_of(l.kind).k_step - l.k >= row_of(l.kind).k_step;
     return "jit:panels:" + std::string(row_of(l.kind).name) + ":" + std::to_string(l.width()) +
-           ":" + to_string(weight_desc().dims) + (built_->plan.transposed_weight ? "^T" : "");
+           (padded ? ":padded:" : ":") + to_string(weight_desc().dims) +
+           (built_->plan.transposed_weight ? "^T" : "");
   }
   result<packed_weight> pack(int operand, tensor_view const& source) const override {
     matmul_plan const& plan = built_->plan;
@@ -105,9 +112,11 @@ class matmul_kernel final : public kernel {
 // Bindings name every member: one that is added and forgotten here does not compile.
 inline kernel_key key_of(matmul_plan const& plan, chain const& c) {
   kernel_key key('m');
-  auto const& [level, kind, direct, direct_panel, looped, full, tail, counts, k] = plan.shape;
+  auto const& [level, kind, direct, direct_panel, looped, full, tail, counts, row_tiles, k] =
+      plan.shape;
   key.add(level).add(kind).add(direct).add(direct_panel);
-  key.add(looped).add(full).add(tail).add(counts).add(k).add(plan.accesses.size());
+  key.add(looped).add(full).add(tail).add(counts).add(row_tiles).add(k);
+  key.add(plan.accesses.size());
   for (auto const& [output, index, type, across, moves] : plan.accesses)
     key.add(output).add(index).add(type).add(across).add(moves);
   return key.add(c);
@@ -119,7 +128,9 @@ inline result<std::shared_ptr<machine_code const>> generate_matmul(matmul_plan c
   return process_cache().get(
       key_of(plan, p.chain).text(), [&]() -> result<std::shared_ptr<machine_code const>> {
         assembler a(plan.shape.level);
-        if (!matmul_generator(a, plan.shape, plan.accesses, e).emit())
+        if (plan.tiles())
+          matmul_amx_generator(a, plan.shape, plan.accesses, e).emit();
+        else if (!matmul_generator(a, plan.shape, plan.accesses, e).emit())
           return failure{code::unsupported, "sinter: jit: the chain is too long"};
         auto const bytes = a.finish();
         if (!bytes) return bytes.error();
@@ -128,9 +139,9 @@ inline result<std::shared_ptr<machine_code const>> generate_matmul(matmul_plan c
 }
 
 inline result<std::shared_ptr<machine_code const>> generate_packing(pack_shape const& s) {
-  auto const& [level, form, element_bytes, k, full, tail] = s;
+  auto const& [level, form, element_bytes, k, full, tail, zero_steps] = s;
   kernel_key key('p');
-  key.add(level).add(form).add(element_bytes).add(k).add(full).add(tail);
+  key.add(level).add(form).add(element_bytes).add(k).add(full).add(tail).add(zero_steps);
   return process_cache().get(key.text(), [&]() -> result<std::shared_ptr<machine_code const>> {
     assembler a(s.level);
     pack_generator(a, s).emit();
@@ -143,12 +154,15 @@ inline result<std::shared_ptr<machine_code const>> generate_packing(pack_shape c
 
 /// Code whose epilogue stands once for each row of a tile is tried first where registers are many;
 /// a chain too long for that gets it once, in a loop.
-inline result<std::shared_ptr<matmul_code const>> build_matmul(problem const& p, isa level) {
+inline result<std::shared_ptr<matmul_code const>> build_matmul(problem const& p, isa level,
+                                                               std::string note = {}) {
   epilogue const e(p.chain, p.chain.anchor());
   auto built = std::make_shared<matmul_code>();
   built->wanted = p;
+  built->note = std::move(note);
   built->plan = plan_matmul(p, e, level);
-  built->frame_bytes = matmul_frame_bytes(e, level);
+  built->amx_at = amx_memory_at(e, level);
+  built->frame_bytes = built->amx_at + (built->plan.tiles() ? sizeof(amx_memory) : 0);
   auto code = generate_matmul(built->plan, p, e);
   if (!code && code.error().what == code::unsupported && !built->plan.shape.looped_epilogue) {
     built->plan.shape.looped_epilogue = true;
@@ -194,14 +208,32 @@ class jit_backend final : public backend {
     if (verdict const v = supports(p); !v) return failure{v.what, v.reason};
     isa const level = **jit::level_for(p);
     if (p.chain.anchor() < 0) return jit::build_rows(p, level);
+    if (jit::is_depthwise_conv(p)) return jit::build_depthwise(p, level);
+    return build_product(p, level, jit::level_of_product(p, level));
+  }
+
+  /// With vectors where build() takes tiles, and the other way round.
+  std::shared_ptr<kernel const> build_other(problem const& p) const override {
+    if (p.chain.anchor() < 0 || !supports(p) || jit::is_depthwise_conv(p)) return nullptr;
+    isa const level = **jit::level_for(p);
+    auto const other = jit::other_level_of_product(p, level);
+    if (!other) return nullptr;
+    auto made = build_product(p, level, *other);
+    return made ? std::move(*made) : nullptr;
+  }
+
+ private:
+  static result<std::shared_ptr<kernel const>> build_product(problem const& p, isa level,
+                                                             jit::product_level const& chosen) {
     if (p.chain.steps[p.chain.anchor()].code == op::conv2d)
-      return jit::is_depthwise(p) ? jit::build_depthwise(p, level) : jit::build_conv(p, level);
+      return jit::build_conv(p, chosen.level, chosen.why);
     auto const product = [&](problem const& part) -> result<std::shared_ptr<kernel const>> {
-      auto code = jit::build_matmul(part, level);
+      auto code = jit::build_matmul(part, chosen.level, chosen.why);
       if (!code) return code.error();
       return std::shared_ptr<kernel const>(std::make_shared<jit::matmul_kernel>(std::move(*code)));
     };
-    if (jit::has_reductions(p.chain)) return jit::build_matmul_rows(p, level, product);
+    if (jit::has_reductions(p.chain))
+      return jit::build_matmul_rows(p, level, chosen.level, product);
     return product(p);
   }
 };

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "../jit/kernel_key.hpp"
@@ -25,6 +26,8 @@ struct conv_code {
   conv_plan plan;
   std::shared_ptr<machine_code const> code[conv_kernels];
   std::size_t frame_bytes = 0;
+  std::size_t amx_at = 0;  ///< amx_memory in the frame
+  std::string note;        ///< why these instructions, where there was a choice
 };
 
 class conv_invocation final : public invocation {
@@ -113,8 +116,13 @@ class conv_invocation final : public invocation {
   extent panel_count() const noexcept { return plan_.groups * panels_per_group(); }
   extent unit_count() const noexcept { return block_count(geometry_, block_) * panel_count(); }
 
-  /// Units first, first + 1, ..., last - 1: panels of a block before the next block.
   void units(extent first, extent last) noexcept {
+    if (!plan_.tiles()) return walk(first, last);
+    tile_scope const tiles(*reinterpret_cast<amx_memory*>(memory_.data() + built_->amx_at));
+    walk(first, last);
+  }
+  /// Units first, first + 1, ..., last - 1: panels of a block before the next block.
+  void walk(extent first, extent last) noexcept {
     extent const panels = panel_count();
     for (extent n = first / panels; n * panels < last; ++n)
       one_block(n, (std::max)(first - n * panels, extent{0}),
@@ -202,6 +210,7 @@ class conv_invocation final : public invocation {
     w.lda = s.down ? below : beside;
     w.lines = s.lines;
     w.a_line = s.down ? beside : below;
+    w.pixels = s.pixels;
     w.blocks = split.blocks;
     w.low_blocks = split.low_blocks;
     w.high = split.high;
@@ -292,7 +301,7 @@ class conv_kernel final : public kernel {
         ":conv" + (plan.narrow() ? ":groups" : "") +
         (plan.spread == group_spread::across ? "" : ":quads") + (plan.whole_rows ? ":rows" : "") +
         (plan.lines ? ":lines" : "");
-    return {{std::string(text(built_->wanted.chain).view()), name, {}}};
+    return {{std::string(text(built_->wanted.chain).view()), name, {}, built_->note}};
   }
   std::string layout_key(int) const override {
     conv_plan const& plan = built_->plan;
@@ -300,7 +309,7 @@ class conv_kernel final : public kernel {
            std::string(row_of(plan.kind).name) + ":" + std::to_string(tile_columns(plan.level)) +
            ":" + to_string(weight_desc().dims) + ":" + std::to_string(plan.groups) + "x" +
            std::to_string(plan.out) + (plan.spread == group_spread::across ? "" : ":quads") +
-           (plan.both_packed() ? ":rows" : "");
+           (plan.both_packed() ? ":rows" : "") + (plan.tiles() ? ":tiles" : "");
   }
   result<packed_weight> pack(int operand, tensor_view const& source) const override {
     extent const bytes = built_->plan.packed_bytes();
@@ -347,7 +356,10 @@ inline result<std::shared_ptr<machine_code const>> generate_conv(conv_shape cons
   return process_cache().get(
       key_of(s, accesses, p.chain).text(), [&]() -> result<std::shared_ptr<machine_code const>> {
         assembler a(s.level);
-        conv_generator(a, s, accesses, e).emit();
+        if (s.kind == product::bf16_tiles)
+          conv_amx_generator(a, s, accesses, e).emit();
+        else
+          conv_generator(a, s, accesses, e).emit();
         auto const bytes = a.finish();
         if (!bytes) return bytes.error();
         return code_memory::process().publish(*bytes, profile_name(s.level, p));
@@ -356,12 +368,15 @@ inline result<std::shared_ptr<machine_code const>> generate_conv(conv_shape cons
 
 /// Only where supports_conv() says yes. A chain too long for an epilogue per pixel of a tile gets
 /// it once, in a loop.
-inline result<std::shared_ptr<kernel const>> build_conv(problem const& p, isa level) {
+inline result<std::shared_ptr<kernel const>> build_conv(problem const& p, isa level,
+                                                        std::string note = {}) {
   epilogue const e(p.chain, p.chain.anchor());
   auto built = std::make_shared<conv_code>();
   built->wanted = p;
   built->plan = plan_conv(p, e, level);
-  built->frame_bytes = conv_frame_bytes(e, level);
+  built->note = std::move(note);
+  built->amx_at = conv_amx_memory_at(e, level);
+  built->frame_bytes = built->amx_at + (built->plan.tiles() ? sizeof(amx_memory) : 0);
   for (int i = 0; i < conv_kernels; ++i) {
     conv_shape& s = built->plan.shapes[i];
     if (s.counts == 0) continue;

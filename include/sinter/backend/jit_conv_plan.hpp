@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-#include "../jit/conv.hpp"
+#include "../jit/conv_amx.hpp"
 #include "../jit/conv_geometry.hpp"
 #include "../jit/conv_lines.hpp"
 #include "../plan/problem.hpp"
@@ -55,6 +55,7 @@ struct conv_plan {
   /// Rows of the source from the first to the last that an output meets.
   extent reach_rows() const { return (kernel_rows - 1) * attrs.dilation[0] + 1; }
   bool narrow() const { return per_vector > 0; }
+  bool tiles() const { return kind == product::bf16_tiles; }
   int tile() const { return narrow() ? group_tile_rows(level) : tile_rows(level); }
   extent out_of(extent group) const { return (std::min)(out, all_out - group * out); }
   /// Columns of a whole panel, and of the one that remains.
@@ -77,10 +78,7 @@ struct conv_plan {
     if (narrow() && r == conv_run::kernel_row) return kernel_columns * padded(in);
     return padded(run(r));
   }
-  extent padded(extent elements) const {
-    extent const step = row_of(kind).k_step;
-    return (elements + step - 1) / step * step;
-  }
+  extent padded(extent elements) const { return padded_k(kind, elements); }
   /// Of one group.
   panel_layout panels(conv_run r, extent group = 0) const {
     return {kind, lanes_of(level), runs(r) * padded_run(r), out_of(group)};
@@ -254,7 +252,7 @@ template <class F>
 void for_each_strip(conv_plan const& plan, conv_geometry const& g, conv_block const& b, F&& f) {
   if (plan.lines)
     return for_each_line(g.y, g.x, b, [&](conv_strip const& s) { f(s, conv_run::pixel); });
-  for_each_strip(g.y, g.x, b, plan.tile(), plan.narrow(),
+  for_each_strip(g.y, g.x, b, plan.tiles() ? amx_rows : plan.tile(), plan.narrow(),
                  [&](conv_strip const& s) { f(s, run_of(plan, g, s)); });
 }
 

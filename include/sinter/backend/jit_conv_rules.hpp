@@ -102,7 +102,7 @@ inline extent panel_reads(conv_plan const& plan, conv_geometry const& g) {
 /// Takes lines whole where that saves reads of panels, and a kernel column is work enough.
 inline void set_lines(conv_plan& plan, problem const& p) {
   constexpr extent least_steps = 16;
-  if (is_dynamic(p) || plan.narrow() || plan.kernel_columns == 1) return;
+  if (is_dynamic(p) || plan.narrow() || plan.tiles() || plan.kernel_columns == 1) return;
   if (plan.padded(plan.in) < least_steps * row_of(plan.kind).k_step) return;
   conv_geometry const g = geometry_of(plan, p);
   if (g.empty() || block_of(plan, g).columns < g.x.out) return;
@@ -120,7 +120,10 @@ inline void set_lines(conv_plan& plan, problem const& p) {
 inline void set_counts(conv_plan& plan, problem const& p) {
   row_counts counts[2] = {};
   int const tile = plan.tile();
-  if (is_dynamic(p)) {
+  if (plan.tiles()) {
+    counts[0] = 1;  // one code for all
+    counts[1] = plan.whole_rows ? 1 : 0;
+  } else if (is_dynamic(p)) {
     counts[0] = all_counts(tile);
     counts[1] = plan.whole_rows ? all_counts(tile) : 0;
   } else if (conv_geometry const g = geometry_of(plan, p); !g.empty()) {

@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-#include "../jit/matmul.hpp"
+#include "../jit/matmul_amx.hpp"
 #include "../jit/pack_code.hpp"
 #include "../plan/problem.hpp"
 
@@ -30,6 +30,7 @@ struct matmul_plan {
   std::optional<pack_shape> pack;  ///< how generated code packs in the call
 
   panel_layout panels() const { return {shape.kind, lanes_of(shape.level), k, n}; }
+  bool tiles() const { return shape.kind == product::bf16_tiles; }
   std::size_t scratch_bytes() const { return panel_scratch + row_scratch; }
 };
 
@@ -268,8 +269,11 @@ inline bool wants_loop(epilogue const& e, isa level) {
 /// panels pass by; smaller where it is a copy.
 inline extent rows_per_call(matmul_shape const& s, extent k) {
   constexpr extent in_place_bytes = extent{4} << 20, copied_bytes = extent{512} << 10;
+  // Tiles read 16 times as fast: half of the second-level cache that CPUs with AMX have.
+  constexpr extent tiled_bytes = extent{1} << 20;
   extent const row = copied_row_bytes(s.kind, k);
-  extent const rows = (s.direct ? in_place_bytes : copied_bytes) / (row > 0 ? row : 1);
+  extent const in_place = s.kind == product::bf16_tiles ? tiled_bytes : in_place_bytes;
+  extent const rows = (s.direct ? in_place : copied_bytes) / (row > 0 ? row : 1);
   extent const tile = tile_rows(s.level);
   return std::clamp(rows / tile, extent{2}, extent{1} << 17) * tile;
 }
@@ -290,6 +294,12 @@ inline bool reads_panels_in_place(matmul_plan const& plan, problem const& p, ext
       (kind == product::f32 && weight.type == dtype::f32) || kind == product::bf16_pairs;
   return has_masks(plan.shape.level) && known && dense && rows >= 0 &&
          rows <= 2 * tile_rows(plan.shape.level);
+}
+
+/// Steps that pad a panel beyond the one that k ends in.
+inline int zero_steps(product kind, extent k) {
+  extent const step = row_of(kind).k_step;
+  return static_cast<int>((padded_k(kind, k) - k) / step);
 }
 
 inline std::optional<pack_form> pack_form_in_call(matmul_plan const& plan,
@@ -325,19 +335,27 @@ inline matmul_plan plan_matmul(problem const& p, epilogue const& e, isa level) {
                                 ? !o.attrs.transposed_src
                                 : detail::stride_from_end(src, o.attrs.transposed_src ? 2 : 1) == 1;
   s.direct = src.type == row_of(s.kind).a && (unit_columns || plan.k <= 1);
-  s.looped_epilogue = detail::wants_loop(e, level);
+  s.looped_epilogue = !plan.tiles() && detail::wants_loop(e, level);
   s.k = plan.k;
   s.full_panels = plan.n >= tile_columns(level);
   s.tail_columns = plan.panels().tail_columns();
   plan.block_rows = detail::rows_per_call(s, plan.k);
   int const tile = tile_rows(level);
   extent const rows = is_dynamic(p) ? -1 : geometry_of(plan, p).rows;
-  s.counts = rows < 0 ? all_counts(tile) : detail::counts_of_rows(rows, plan.block_rows, tile);
+  if (plan.tiles())
+    s.row_tiles = amx_block_rows(rows, plan.n);
+  else
+    s.counts = rows < 0 ? all_counts(tile) : detail::counts_of_rows(rows, plan.block_rows, tile);
   s.direct_panel = !plan.packed_weight && detail::reads_panels_in_place(plan, p, rows);
   if (!plan.packed_weight && !s.direct_panel) {
     if (auto const form = detail::pack_form_in_call(plan, weight))
-      plan.pack =
-          pack_shape{level, *form, size_of(weight.type), plan.k, s.full_panels, s.tail_columns};
+      plan.pack = pack_shape{level,
+                             *form,
+                             size_of(weight.type),
+                             plan.k,
+                             s.full_panels,
+                             s.tail_columns,
+                             detail::zero_steps(s.kind, plan.k)};
     plan.panel_scratch = round_up(static_cast<std::size_t>(plan.panels().bytes()), 64);
   }
   if (!s.direct)

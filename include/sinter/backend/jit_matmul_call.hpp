@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "../jit/code_memory.hpp"
@@ -24,6 +25,8 @@ struct matmul_code {
   std::shared_ptr<machine_code const> code;
   std::shared_ptr<machine_code const> packing;  ///< where the plan has a pack_shape
   std::size_t frame_bytes = 0;
+  std::size_t amx_at = 0;  ///< amx_memory in the frame
+  std::string note;        ///< why these instructions, where there was a choice
 };
 
 class matmul_invocation final : public invocation {
@@ -84,13 +87,15 @@ class matmul_invocation final : public invocation {
       frame_.accesses[i].origin = pointer_of(plan.accesses[i]);
       frame_.accesses[i].row_stride = geometry_.accesses[i].row;
     }
-    set_rows(split_rows((std::min)(geometry_.rows, plan.block_rows), tile_rows(plan.shape.level)));
+    extent const rows = (std::min)(geometry_.rows, plan.block_rows);
+    set_rows(split_rows(rows, tile_rows(plan.shape.level)), rows);
     empty_ = geometry_.empty() || plan.n == 0;
     single_ = !empty_ && geometry_.batch_axes == 0 && geometry_.rows <= plan.block_rows &&
               plan.scratch_bytes() == 0;
   }
 
-  void set_rows(row_split const& split) noexcept {
+  void set_rows(row_split const& split, extent rows) noexcept {
+    frame_.rows = rows;
     frame_.blocks = split.blocks;
     frame_.low_blocks = split.low_blocks;
     frame_.high = split.high;
@@ -101,13 +106,18 @@ class matmul_invocation final : public invocation {
 
   static sinter::code run_all(invocation& self) noexcept {
     auto& me = static_cast<matmul_invocation&>(self);
-    if (me.single_)
+    if (me.single_ && !me.built_->plan.tiles())
       me.entry_(&me.frame_);
     else if (!me.empty_)
       me.compute(me.grid_.all());
     return sinter::code::ok;
   }
   void compute(matmul_grid::part const& p) noexcept {
+    if (!built_->plan.tiles()) return walk(p);
+    tile_scope const tiles(*reinterpret_cast<amx_memory*>(memory_.data() + built_->amx_at));
+    single_ ? entry_(&frame_) : walk(p);
+  }
+  void walk(matmul_grid::part const& p) noexcept {
     extent const per_matrix = units_of_matrix(built_->plan, tiles_);
     extent index[max_batch_axes] = {};
     extent matrix = p.unit0 / per_matrix;
@@ -156,7 +166,7 @@ class matmul_invocation final : public invocation {
     while (first < last) {
       row_tiles::span const at = tiles_.at(first, last);
       first = at.last;
-      set_rows(at.split);
+      set_rows(at.split, at.rows);
       for (int i = 0; i < plan.accesses.ssize(); ++i)
         frame_.accesses[i].origin = moved(pointer_of(plan.accesses[i]),
                                           offset(geometry_.accesses[i].batch, index) +

@@ -170,7 +170,8 @@ class matmul_rows_kernel final : public kernel {
     return {{std::string(text(built_->wanted.chain).view()),
              built_->product->stages()[0].implementation + " + " +
                  built_->rows->stages()[0].implementation,
-             {}}};
+             {},
+             built_->product->stages()[0].note}};
   }
   /// That of the product alone; a weight of several matrices is not one that has one.
   std::string layout_key(int operand) const override {
@@ -197,13 +198,14 @@ class matmul_rows_kernel final : public kernel {
 };
 
 /// Only where supports_matmul_rows() says yes. build_product(problem) makes the kernel of a product
-/// without reductions.
+/// without reductions, of product_level.
 template <class BuildProduct>
 result<std::shared_ptr<kernel const>> build_matmul_rows(problem const& p, isa level,
+                                                        isa product_level,
                                                         BuildProduct&& build_product) {
   auto built = std::make_shared<matmul_rows_code>();
   built->wanted = p;
-  result<matmul_rows_cut> cut = detail::cut_matmul_rows(p, level);
+  result<matmul_rows_cut> cut = detail::cut_matmul_rows(p, product_level);
   if (!cut) return cut.error();
   built->cut = std::move(*cut);
   result<std::shared_ptr<kernel const>> product = build_product(built->cut.product);

@@ -19,27 +19,29 @@
 namespace sinter::inline SINTER_ABI::jit {
 
 /// How one step of the K loop multiplies.
-enum class product : unsigned char { f32, f16_weight, bf16_pairs, bf16_widened };
+enum class product : unsigned char { f32, f16_weight, bf16_pairs, bf16_widened, bf16_tiles };
 
 struct product_row {
   product code;
   std::string_view name;
-  int k_step;  ///< indices of k in a step
+  int k_step;   ///< indices of k in a step
+  int k_block;  ///< to a multiple of which panels and copied rows are padded
   dtype
       a;  ///< the first operand as the tile kernel reads it; another dtype is converted on the way
   dtype panel;  ///< elements of a panel
   std::string_view meaning;
 };
 inline constexpr product_row product_table[] = {
-    {product::f32, "f32", 1, dtype::f32, dtype::f32, "f32 FMA"},
-    {product::f16_weight, "f16", 1, dtype::f32, dtype::f16,
+    {product::f32, "f32", 1, 1, dtype::f32, dtype::f32, "f32 FMA"},
+    {product::f16_weight, "f16", 1, 1, dtype::f32, dtype::f16,
      "f32 FMA, panels widened as they are loaded"},
-    {product::bf16_pairs, "bf16", 2, dtype::bf16, dtype::bf16, "VDPBF16PS"},
-    {product::bf16_widened, "bf16", 2, dtype::f32, dtype::bf16,
+    {product::bf16_pairs, "bf16", 2, 2, dtype::bf16, dtype::bf16, "VDPBF16PS"},
+    {product::bf16_widened, "bf16", 2, 2, dtype::f32, dtype::bf16,
      "two f32 FMAs per pair, the odd element first: on normal data the sums of VDPBF16PS"},
+    {product::bf16_tiles, "bf16", 2, 32, dtype::bf16, dtype::bf16, "TDPBF16PS"},
 };
 static_assert([] {
-  for (int i = 0; i < 4; ++i)
+  for (int i = 0; i < 5; ++i)
     if (static_cast<int>(product_table[i].code) != i) return false;
   return true;
 }());
@@ -49,10 +51,18 @@ constexpr product_row const& row_of(product p) { return product_table[static_cas
 constexpr int a_step_bytes(product p) { return row_of(p).k_step * size_of(row_of(p).a); }
 constexpr int lane_step_bytes(product p) { return row_of(p).k_step * size_of(row_of(p).panel); }
 
+/// k, padded as panels and copied rows are.
+constexpr extent padded_k(product p, extent k) {
+  extent const block = row_of(p).k_block;
+  return (k + block - 1) / block * block;
+}
+
 /// How a product of these dtypes is made on this level; the dtypes are floating.
 constexpr product product_for(isa level, dtype src, dtype weight) {
-  if (src == dtype::bf16 && weight == dtype::bf16)
+  if (src == dtype::bf16 && weight == dtype::bf16) {
+    if (includes(level, isa::amx)) return product::bf16_tiles;
     return includes(level, isa::avx512_bf16) ? product::bf16_pairs : product::bf16_widened;
+  }
   return weight == dtype::f16 ? product::f16_weight : product::f32;
 }
 
@@ -64,8 +74,11 @@ constexpr product product_for(isa level, dtype src, dtype weight) {
 /// embedded broadcasts. More rows would not compute faster and, where rows are a multiple of 4 KiB
 /// apart, would evict each other from an L1 of 8 ways (measured: 14 x 2 falls to 53% of the peak at
 /// 1024^3, 8 x 2 stays at 97%). AVX2: 6 x 2, two registers for the panel and two for broadcasts.
+/// AMX: two by two tiles of 16 x 16 sums in four of the eight tile registers (jit/tile_amx.hpp).
 inline constexpr int tile_vectors = 2;
-constexpr int tile_rows(isa level) { return has_masks(level) ? 8 : 6; }
+constexpr int tile_rows(isa level) {
+  return includes(level, isa::amx) ? 32 : has_masks(level) ? 8 : 6;
+}
 constexpr int tile_columns(isa level) { return tile_vectors * lanes_of(level); }
 
 /// Independent sums per accumulator: few rows alone would wait for the latency of their FMAs.
@@ -105,7 +118,7 @@ struct panel_layout {
   extent k = 0, n = 0;
 
   constexpr extent width() const { return extent{tile_vectors} * lanes; }
-  constexpr extent steps() const { return (k + row_of(kind).k_step - 1) / row_of(kind).k_step; }
+  constexpr extent steps() const { return padded_k(kind, k) / row_of(kind).k_step; }
   constexpr extent full_panels() const { return n / width(); }
   constexpr int tail_columns() const { return static_cast<int>(n % width()); }
   constexpr int tail_vectors() const { return (tail_columns() + lanes - 1) / lanes; }

@@ -37,7 +37,8 @@ struct conv_shape {
 struct conv_walk {
   std::int64_t lda = 0;  ///< from pixel to pixel
   std::int64_t lines = 0, a_line = 0;
-  std::int64_t blocks = 0, low_blocks = 0, high = 0;  ///< row_split of a line
+  std::int64_t pixels = 0;                            ///< of a line
+  std::int64_t blocks = 0, low_blocks = 0, high = 0;  ///< row_split of them
   std::int64_t tap_rows = 0, tap_columns = 0;
   std::int64_t a_column = 0;  ///< from a tap to the one beside it
   std::int64_t a_row = 0;     ///< from behind the last tap of a row to the first of the next

@@ -30,6 +30,7 @@ struct matmul_shape {
   bool full_panels = false;  ///< there are panels of tile_columns(level)
   int tail_columns = 0;      ///< of the last, narrower panel; 0: there is none
   row_counts counts = 0;     ///< tiles that occur
+  int row_tiles = 0;         ///< AMX: tiles of rows in a whole block
   extent k = 0;
   friend bool operator==(matmul_shape const&, matmul_shape const&) = default;
 };
@@ -46,6 +47,7 @@ struct matmul_frame {
   std::int64_t ldb = 0;                     ///< of a direct panel
   std::int64_t blocks = 0, low_blocks = 0;  ///< row_split
   std::int64_t high = 0;
+  std::int64_t rows = 0;  ///< of all blocks together
   // Written by the kernel.
   std::int64_t panels_left = 0, column = 0, rows_left = 0, spilled = 0;
   void const* panel = nullptr;

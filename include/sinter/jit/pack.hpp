@@ -7,6 +7,7 @@
 // are in jit/blocking.hpp.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 
 #include "blocking.hpp"
@@ -94,11 +95,12 @@ bool pack_whole_step(T* out, T const* row, extent row_stride, int width) {
   return false;
 }
 
-/// One panel: columns [0, columns) of `from` (row k, column n), padded to `width`.
+/// One panel: columns [0, columns) of `from` (row k, column n), padded to `width` and `padded` k.
 template <int Pair, class To, class From>
-void pack_panel(To* out, From const* from, matrix_view const& m, extent k, int columns, int width) {
-  for (extent k0 = 0; k0 < k; k0 += Pair, out += extent{width} * Pair) {
-    From const* const row = from + k0 * m.row_stride;
+void pack_panel(To* out, From const* from, matrix_view const& m, extent k, extent padded,
+                int columns, int width) {
+  for (extent k0 = 0; k0 < padded; k0 += Pair, out += extent{width} * Pair) {
+    From const* const row = from + (std::min)(k0, k) * m.row_stride;
     if constexpr (std::is_same_v<To, From>) {
       if (m.column_stride == 1 && columns == width && k0 + Pair <= k &&
           pack_whole_step<Pair>(out, row, m.row_stride, width))
@@ -118,7 +120,8 @@ void pack_panels(panel_layout const& layout, To* out, From const* from, matrix_v
     bool const full = n0 + layout.width() <= layout.n;
     int const columns = full ? static_cast<int>(layout.width()) : layout.tail_columns();
     int const width = (full ? tile_vectors : layout.tail_vectors()) * layout.lanes;
-    pack_panel<Pair>(out, from + n0 * m.column_stride, m, layout.k, columns, width);
+    pack_panel<Pair>(out, from + n0 * m.column_stride, m, layout.k, layout.steps() * Pair,
+                     columns, width);
     out += layout.steps() * width * Pair;
   }
 }
@@ -137,6 +140,7 @@ inline void pack_panels(panel_layout const& layout, void* out, matrix_view const
         return detail::pack_panels<1>(layout, static_cast<float16*>(out), from, m);
       case product::bf16_pairs:
       case product::bf16_widened:
+      case product::bf16_tiles:
         return detail::pack_panels<2>(layout, static_cast<bfloat16*>(out), from, m);
     }
   });
@@ -157,15 +161,14 @@ inline void round_matrix(void* out, dtype t, matrix_view const& m, extent k, ext
 
 /// Bytes from row to row of copied rows: whole steps, whole cache lines.
 constexpr extent copied_row_bytes(product kind, extent k) {
-  extent const step = row_of(kind).k_step;
-  extent const bytes = (k + step - 1) / step * a_step_bytes(kind);
+  extent const bytes = padded_k(kind, k) * size_of(row_of(kind).a);
   return (bytes + 63) / 64 * 64;
 }
 
-/// Copies rows of the first operand (rows x k) to where a tile kernel reads them, converted, an odd
-/// k padded with zero.
+/// Copies rows of the first operand (rows x k) to where a tile kernel reads them, converted, k
+/// padded with zeros.
 inline void copy_rows(product kind, void* out, matrix_view const& m, extent rows, extent k) {
-  extent const padded = (k + row_of(kind).k_step - 1) / row_of(kind).k_step * row_of(kind).k_step;
+  extent const padded = padded_k(kind, k);
   extent const row_bytes = copied_row_bytes(kind, k);
   detail::with_type(m.type, [&](auto const* from_type) {
     auto const* const from = static_cast<decltype(from_type)>(m.data);

@@ -29,6 +29,7 @@ struct pack_shape {
   extent k = 0;
   bool full_panels = false;
   int tail_columns = 0;
+  int zero_steps = 0;  ///< behind the steps of each panel
 };
 
 struct pack_frame {
@@ -101,6 +102,15 @@ class pack_generator {
       emit_pairs(columns, vectors);
     else
       emit_transposed(columns, vectors);
+    emit_zeros(vectors);
+  }
+  void emit_zeros(int vectors) {
+    if (s_.zero_steps == 0) return;
+    a_.vpxord(xb::Zmm(0), xb::Zmm(0), xb::Zmm(0));
+    repeat(s_.zero_steps, [&] {
+      for (int j = 0; j < vectors; ++j) a_.vmovups(a_.ptr[to + bytes(64 * j)], xb::Zmm(0));
+      a_.add(to, immediate(64 * vectors));
+    });
   }
   void set_mask(int mask, int bits) {
     a_.mov(count.cvt32(), (std::uint64_t{1} << bits) - 1);

@@ -58,12 +58,6 @@ inline std::string without_prefix(std::string_view sentence) {
 
 inline std::string plan_text(problem const& p) { return std::string(text(p.chain).view()); }
 
-inline std::string implementations_of(std::vector<stage_note> const& stages) {
-  std::string text;
-  for (stage_note const& s : stages) text += join({text.empty() ? "" : "+", s.implementation});
-  return text;
-}
-
 inline std::string reasons_of(std::vector<refused_backend> const& refusals) {
   std::string text;
   for (refused_backend const& r : refusals)
@@ -178,10 +172,12 @@ inline std::vector<std::shared_ptr<kernel const>> all_willing(
   for (backend const* b : order) {
     auto built = ask(*b, p, refusals);
     if (!built) continue;
-    if (!has_reference_code(*built))
-      willing.push_back(std::move(built));
-    else if (!second)
-      second = std::move(built);
+    if (has_reference_code(*built)) {
+      if (!second) second = std::move(built);
+      continue;
+    }
+    willing.push_back(std::move(built));
+    if (auto other = b->build_other(p)) willing.push_back(std::move(other));
   }
   if (willing.empty() && second) willing.push_back(std::move(second));
   return willing;
@@ -216,15 +212,20 @@ inline status choose_by_time(problem const& p, isa level, array_view<backend con
       found.figures = "the only one that is willing";
     }
     for (auto const& k : kernels)
-      if (k->backend() == found.winner) s.kernel = k;
+      if (candidate_name(*k, kernels) == found.winner) s.kernel = k;
     return std::make_shared<tuning const>(std::move(found));
   };
   auto const known = tune_memory().get(tuning_key(p, level, order), measure);
   if (!known) return known.error();
   s.refusals = (*known)->refusals;
   s.choice = join({"tuned: ", (*known)->winner, ", ", (*known)->figures});
-  for (backend const* b : order)
-    if (!s.kernel && b->name() == (*known)->winner) s.kernel = ask(*b, p, s.refusals);
+  std::string_view const winner = (*known)->winner;
+  for (backend const* b : order) {
+    if (s.kernel || !winner.starts_with(b->name())) continue;
+    s.kernel = ask(*b, p, s.refusals);
+    if (b->name() != winner && s.kernel && implementations_of(s.kernel->stages()) != winner)
+      s.kernel = b->build_other(p);
+  }
   return {};
 }
 

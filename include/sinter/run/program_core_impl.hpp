@@ -295,6 +295,7 @@ inline std::string explain_group(program_plan const& plan, int g) {
     stage_note const& stage = s.stages[i];
     t += join({"  kernel ", i, ": ", stage.what, " [", stage.implementation, "]"});
     if (!stage.why.empty()) t += join({", split off: ", without_prefix(stage.why)});
+    if (!stage.note.empty()) t += join({", ", without_prefix(stage.note)});
     t += "\n";
   }
   for (refused_backend const& r : s.refusals)

@@ -179,6 +179,20 @@ inline std::string microseconds_text(double nanoseconds) {
   return text;
 }
 
+inline std::string implementations_of(std::vector<stage_note> const& stages) {
+  std::string text;
+  for (stage_note const& s : stages) text += join({text.empty() ? "" : "+", s.implementation});
+  return text;
+}
+
+/// Its backend's name; where several are of one backend, what it is implemented by.
+inline std::string candidate_name(kernel const& k,
+                                  array_view<std::shared_ptr<kernel const> const> all) {
+  int of_backend = 0;
+  for (auto const& other : all) of_backend += other->backend() == k.backend() ? 1 : 0;
+  return of_backend > 1 ? implementations_of(k.stages()) : std::string(k.backend());
+}
+
 /// The fastest of the kernels. One that cannot be called becomes a refusal; a failure where none can.
 inline result<tuning> measure_kernels(problem const& p,
                                       array_view<std::shared_ptr<kernel const> const> kernels) {
@@ -187,7 +201,7 @@ inline result<tuning> measure_kernels(problem const& p,
     return failure{code::out_of_memory, "sinter: no memory for the operands to tune with"};
   tuning found;
   std::vector<trial> trials;
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (auto const& k : kernels) {
     auto made = trial::make(*k, p, operands);
     if (!made) {
@@ -195,7 +209,7 @@ inline result<tuning> measure_kernels(problem const& p,
       continue;
     }
     trials.push_back(std::move(*made));
-    names.push_back(k->backend());
+    names.push_back(candidate_name(*k, kernels));
   }
   if (trials.empty())
     return failure{code::system, join({"sinter: no kernel could be tuned: ",
