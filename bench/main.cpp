@@ -7,13 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include <sinter/isa/machine.hpp>
-
-#include "support/peaks.hpp"
+#include "support/record.hpp"
 #include "support/suite.hpp"
-#if SINTER_WITH_ONEDNN
-#include <oneapi/dnnl/dnnl_version.h>
-#endif
 
 namespace {
 
@@ -28,10 +23,12 @@ constexpr char usage[] =
   --quick              a few problems of each kind
   --all                every row of bench/shapes, large ones too (hours)
   --backend=A,B        these backends of Sinter instead of all but the reference
+  --peers=A,B          these of the other libraries instead of all that were found; none
   --json=FILE          Google Benchmark's JSON, each repetition
-  --chain=TEXT --shape=EXTENTS [--precision=f32]   one problem of your own:
+  --chain=TEXT --shape=EXTENTS [--weight=EXTENTS] [--precision=f32]   one problem of your own:
       --chain="matmul | add b:vector | gelu_tanh" --shape=128x3072x768 --precision=bf16
-      --chain="conv2d(x, w, pad=1) | relu" --shape=x=1x56x56x64,w=64x3x3x64
+      --chain="conv2d(pad=1) | add b:vector | relu" --shape=1x56x56x64 --weight=64x3x3x64
+      --chain="gelu_tanh | add r:tensor" --shape=x=128x3072,r=128x3072
 
 All other options are Google Benchmark's, for example --benchmark_repetitions=31.
 )";
@@ -56,15 +53,16 @@ std::vector<std::string> split_list(std::string const& text) {
 
 command_line parse(int argc, char** argv) {
   command_line c;
-  std::string backends;
+  std::string backends, peers;
   struct {
     char const* name;
     std::string* value;
   } const options[] = {
       {"--filter", &c.settings.filter}, {"--benchmark_filter", &c.settings.filter},
       {"--json", &c.settings.json},     {"--benchmark_out", &c.settings.json},
-      {"--backend", &backends},         {"--chain", &c.chosen.chain},
-      {"--shape", &c.chosen.shape},     {"--precision", &c.chosen.precision},
+      {"--backend", &backends},         {"--peers", &peers},
+      {"--chain", &c.chosen.chain},     {"--shape", &c.chosen.shape},
+      {"--weight", &c.chosen.weight},   {"--precision", &c.chosen.precision},
   };
   for (int i = 1; i < argc; ++i) {
     std::string_view const given = argv[i];
@@ -93,11 +91,13 @@ command_line parse(int argc, char** argv) {
     } else {
       c.understood = c.understood && given.substr(0, 11) == "--benchmark";
       if (!c.understood)
-        std::fprintf(stderr, "sinter: '%s' is no option of sinter_bench\n", argv[i]);
+        std::fprintf(stderr, "sinter: '%s' is no option of sinter_bench (--help shows them)\n",
+                     argv[i]);
       c.rest.push_back(argv[i]);
     }
   }
   c.chosen.backends = split_list(backends);
+  c.chosen.peers = split_list(peers);
   c.chosen.rules = c.settings.filter.starts_with("rules");
   return c;
 }
@@ -116,50 +116,25 @@ void initialize_google_benchmark(char* program, command_line const& c) {
   benchmark::Initialize(&count, arguments.data());
 }
 
-void describe_machine() {
-  sinter::machine const& m = sinter::this_machine();
-  std::printf("%s", sinter::machine_report(m).c_str());
-  benchmark::AddCustomContext("cpu", m.brand);
-  benchmark::AddCustomContext("features", names_of(m.features));
-  benchmark::AddCustomContext("caches", "L1d " + sinter::bytes_text(m.caches.l1d) + ", L2 " +
-                                            sinter::bytes_text(m.caches.l2) + ", L3 " +
-                                            sinter::bytes_text(m.caches.l3));
-  std::string built = "compiler " __VERSION__;
-#if SINTER_WITH_ONEDNN
-  built += ", oneDNN " + std::to_string(DNNL_VERSION_MAJOR) + "." +
-           std::to_string(DNNL_VERSION_MINOR) + "." + std::to_string(DNNL_VERSION_PATCH);
-#endif
-  std::printf("built     %s\n", built.c_str());
-  benchmark::AddCustomContext("built", built);
-  for (sinter::dtype t : {sinter::dtype::f32, sinter::dtype::bf16}) {
-    arithmetic_peak const p = peak_of(t);
-    if (p.run == nullptr) continue;
-    std::string const name = std::string(sinter::name_of(t));
-    std::string const peak =
-        std::to_string(static_cast<int>(measure_flops(p) * 1e-9)) + " GFLOP/s by " + p.instruction;
-    std::printf("peak      %s %s, one thread\n", name.c_str(), peak.c_str());
-    benchmark::AddCustomContext("peak_" + name, peak);
-  }
-  std::string const read =
-      std::to_string(static_cast<int>(measure_bandwidth(std::size_t{256} << 20) * 1e-9)) + " GB/s";
-  std::printf("memory    %s read, one thread, 256 MiB\n\n", read.c_str());
-  benchmark::AddCustomContext("read_256MiB", read);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   command_line c = parse(argc, argv);
-  if (c.help || !c.understood) {
-    std::fputs(usage, c.help ? stdout : stderr);
-    return c.help ? 0 : 2;
+  if (!c.understood) return 2;
+  if (c.help) {
+    std::fputs(usage, stdout);
+    return 0;
   }
   initialize_google_benchmark(argv[0], c);
   // A problem of the user's own is all that is wanted then.
   if (!c.chosen.chain.empty() && c.settings.filter.empty()) c.settings.filter = "^command_line/";
   std::vector<group> groups;
   for (source s : sources()) s(c.chosen, groups);
-  if (!c.settings.list) describe_machine();
+  if (!c.settings.list) {
+    machine_record const machine = record_machine();
+    for (auto const& [key, value] : machine.facts) benchmark::AddCustomContext(key, value);
+    c.settings.machine = machine.json();
+  }
   try {
     return run_suite(groups, c.settings) ? 0 : 1;
   } catch (std::exception const& e) {

@@ -65,8 +65,9 @@ void add(selection const& s, std::vector<group>& groups) {
       g.table = "ops/conv/" + kind + " " + precision;
       work const load{contraction + " | add b:vector | relu [" + precision + "]",
                       {{"x", x}, {"w", w}}};
-      g.prepare = [load, s] { return everyone(load, s); };
-      groups.push_back(std::move(g));
+      field f;
+      f.steps = f.peers = true;
+      add_everyone(groups, std::move(g), load, s, f, true);
     }
   }
 }

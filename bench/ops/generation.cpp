@@ -63,6 +63,7 @@ void add(selection const&, std::vector<group>& groups) {
       g.table = "ops/generation " + precision;
       work const w{chain + " | elu(1) [" + precision + "]", of};
       g.prepare = [w] { return generate(w); };
+      g.where = memory::none;
       g.promises = {{"jit", most_of_a_generation, 0, true}};
       groups.push_back(std::move(g));
     }

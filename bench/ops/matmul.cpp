@@ -25,13 +25,14 @@ void add_product(std::vector<group>& groups, std::string const& kind, std::strin
     g.name = "ops/matmul/" + kind + "/" + label + size_text(m, n, k) + "/" + precision;
     g.table = "ops/matmul/" + kind + " " + precision;
     work const w{"matmul(x, w)" + steps + " [" + precision + "]", {{"x", {m, k}}, {"w", {k, n}}}};
-    bool const bounded = kind == "square" && m <= 128;
-    g.prepare = [w, s, bounded] { return everyone(w, s, bounded); };
+    field f;
+    f.issue_bound = kind == "square" && m <= 128;
+    f.steps = f.peers = kind != "small" || (m == n && n == k);
     if (m == 1 && n == 1 && k == 1) {
       g.promises = {{"jit", most_of_a_bound_call, 0, true}};
       g.repetitions = 31;
     }
-    groups.push_back(std::move(g));
+    add_everyone(groups, std::move(g), w, s, f, kind == "model");
   }
 }
 

@@ -6,6 +6,8 @@
 
 #if SINTER_WITH_ONEDNN
 #include <oneapi/dnnl/dnnl.h>
+
+#include "support/one_thread.hpp"
 #endif
 
 namespace sinter_bench {
@@ -66,6 +68,7 @@ class row_primitive {
   }
 
   void execute() const {
+    one_thread const one;
     dnnl_primitive_execute(primitive_, stream_, static_cast<int>(arguments_.size()),
                            arguments_.data());
     dnnl_stream_wait(stream_);
@@ -110,6 +113,7 @@ int operand_named(sinter::chain const& c, std::string_view name) {
 /// `load` is of the whole chain; the result stands in the output of `into`.
 sinter::result<std::unique_ptr<contender>> raw_rows(std::shared_ptr<workload> const& load,
                                                     std::shared_ptr<workload> const& into) {
+  one_thread const one;  // a primitive remembers the count that it was made under
   sinter::chain const& c = load->problem().chain;
   bool const product = c.anchor() >= 0;
   auto rows = std::make_shared<row_primitive>(

@@ -151,6 +151,24 @@ double measure_flops(arithmetic_peak const& p) {
   return p.flops_per_round * static_cast<double>(rounds) / best_of(15, [&] { p.run(rounds); });
 }
 
+double measure_clock() {
+#if defined(__x86_64__)
+  // A product waits for the one before it: 3 cycles on every CPU since Nehalem and Zen (uops.info, IMUL r64, r64).
+  constexpr std::int64_t rounds = 200000, products = 8, cycles = 3;
+  double const s = best_of(15, [] {
+    std::int64_t v = 1;
+    for (std::int64_t i = 0; i < rounds; ++i)
+      asm volatile(
+          "imul %0, %0\n\timul %0, %0\n\timul %0, %0\n\timul %0, %0\n\t"
+          "imul %0, %0\n\timul %0, %0\n\timul %0, %0\n\timul %0, %0"
+          : "+r"(v));
+  });
+  return static_cast<double>(rounds * products * cycles) / s;
+#else
+  return 0;
+#endif
+}
+
 double measure_bandwidth(std::size_t bytes) {
   sinter::buffer memory(bytes);
   if (memory.failed()) return 0;

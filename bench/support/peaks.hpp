@@ -29,6 +29,9 @@ read_peak find_read_peak(void const* data, std::size_t bytes);
 /// Floating-point operations per second of one thread, the best of a few short runs.
 double measure_flops(arithmetic_peak const& p);
 
+/// Cycles per second of the core while it computes; 0 where this build has no loop for that.
+double measure_clock();
+
 /// Bytes per second of one thread that reads this many bytes again and again.
 double measure_bandwidth(std::size_t bytes);
 

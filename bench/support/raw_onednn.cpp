@@ -7,8 +7,9 @@
 
 #if SINTER_WITH_ONEDNN
 
-#include <dlfcn.h>
 #include <oneapi/dnnl/dnnl.h>
+
+#include "one_thread.hpp"
 
 namespace sinter_bench {
 namespace {
@@ -42,6 +43,7 @@ constexpr eltwise_row eltwise_table[] = {
     {op::sigmoid, dnnl_eltwise_logistic, 0, 0, false},
     {op::exp, dnnl_eltwise_exp, 0, 0, false},
     {op::hardswish, dnnl_eltwise_hardswish, 0, 0, true},
+    {op::linear, dnnl_eltwise_linear, 0, 0, true},
 };
 
 /// oneDNN's order of axes: channels before space, groups before all.
@@ -114,27 +116,6 @@ dnnl_stream_t stream() {
   return s;
 }
 
-/// OpenMP's count of this thread, by name: libdnnl brings the runtime, if there is one.
-class one_thread {
- public:
-  one_thread() {
-    auto const count = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"));
-    set_ = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
-    if (count == nullptr || set_ == nullptr) return;
-    before_ = count();
-    set_(1);
-  }
-  one_thread(one_thread const&) = delete;
-  one_thread& operator=(one_thread const&) = delete;
-  ~one_thread() {
-    if (before_ > 0) set_(before_);
-  }
-
- private:
-  void (*set_)(int) = nullptr;
-  int before_ = 0;
-};
-
 /// A primitive with everything that it is executed with.
 struct launch {
   primitive_owner primitive;
@@ -157,35 +138,40 @@ struct launch {
   }
 };
 
+/// What one call executes, in order.
+using launches = std::vector<std::unique_ptr<launch>>;
+
 class raw_contender final : public contender {
  public:
-  raw_contender(std::string name, std::shared_ptr<workload> load,
-                std::vector<std::unique_ptr<launch>> launches)
-      : contender(std::move(name)), load_(std::move(load)), launches_(std::move(launches)) {}
+  raw_contender(std::string name, std::shared_ptr<workload> load, std::vector<launches> copies)
+      : contender(std::move(name)), load_(std::move(load)), copies_(std::move(copies)) {}
 
   void loop(benchmark::State& state) override {
     one_thread const one;
     dnnl_stream_t const s = stream();
-    if (launches_.size() == 1) {
-      launch const& l = *launches_.front();
+    if (copies_.size() == 1 && copies_.front().size() == 1) {
+      launch const& l = *copies_.front().front();
       for (auto _ : state)
         if (execute(l, s) != dnnl_success) [[unlikely]]
           state.SkipWithError("dnnl_primitive_execute failed");
       return;
     }
-    for (auto _ : state)
-      for (auto const& l : launches_)
+    for (auto _ : state) {
+      for (auto const& l : copies_[next_])
         if (execute(*l, s) != dnnl_success) [[unlikely]]
           state.SkipWithError("dnnl_primitive_execute failed");
+      next_ = next_ + 1 == copies_.size() ? 0 : next_ + 1;
+    }
   }
   void once() override {
     one_thread const one;
-    for (auto const& l : launches_) execute(*l, stream());
+    for (launches const& copy : copies_)
+      for (auto const& l : copy) execute(*l, stream());
     dnnl_stream_wait(stream());
   }
   std::string detail() const override {
     std::string text;
-    for (auto const& l : launches_) text += (text.empty() ? "" : " + ") + l->implementation;
+    for (auto const& l : copies_.front()) text += (text.empty() ? "" : " + ") + l->implementation;
     return text;
   }
 
@@ -195,14 +181,15 @@ class raw_contender final : public contender {
                                   l.arguments.data());
   }
   std::shared_ptr<workload> load_;
-  std::vector<std::unique_ptr<launch>> launches_;
+  std::vector<launches> copies_;
+  std::size_t next_ = 0;
 };
 
 class maker {
  public:
-  explicit maker(workload const& load)
-      : load_(load),
-        p_(load.problem()),
+  explicit maker(work_part part)
+      : load_(std::move(part)),
+        p_(load_.problem()),
         c_(p_.chain),
         anchor_(c_.steps[0]),
         image_(sinter::is_conv(anchor_.code)) {}
@@ -216,9 +203,18 @@ class maker {
     auto const& src_desc = p_.operands[at(anchor_.args[0].index)];
     auto const& weight_desc = p_.operands[at(anchor_.args[1].index)];
     describe(src, data_layout(src_desc, image_), src_desc.type);
-    layout const w = weight_layout(weight_desc, image_, a.groups);
-    dnnl_memory_desc_create_with_tag(&weight.value, w.rank, w.dims, type_of(weight_desc.type),
-                                     dnnl_format_tag_any);
+    if (a.transposed_src) return refused("raw oneDNN: a transposed source is not in its table");
+    layout w = weight_layout(weight_desc, image_, a.groups);
+    if (a.transposed_weight) {
+      std::swap(w.dims[w.rank - 1], w.dims[w.rank - 2]);
+      std::swap(w.strides[w.rank - 1], w.strides[w.rank - 2]);
+    }
+    bool const packs = c_.operands[anchor_.args[1].index].role == sinter::role::weight;
+    if (packs)
+      dnnl_memory_desc_create_with_tag(&weight.value, w.rank, w.dims, type_of(weight_desc.type),
+                                       dnnl_format_tag_any);
+    else
+      describe(weight, w, weight_desc.type);
     describe(dst, data_layout(p_.outputs[0], image_), p_.outputs[0].type);
     int bias_operand = -1;
     if (last >= 1 && reads_vector(1)) {
@@ -248,45 +244,85 @@ class maker {
         dnnl_primitive_desc_query_md(pd.value, dnnl_query_weights_md, 0);
     if (!made->add(DNNL_ARG_SRC, src.value, load_.operand(anchor_.args[0].index)) ||
         !made->add(DNNL_ARG_DST, dst.value, load_.output()) ||
-        !made->add_own(DNNL_ARG_WEIGHTS, packed) ||
-        (bias_operand >= 0 && !made->add(DNNL_ARG_BIAS, bias.value, load_.operand(bias_operand))) ||
-        !pack(w, weight_desc.type, load_.operand(anchor_.args[1].index), packed,
-              made->memories[2 + extra_]->value))
-      return refused("oneDNN cannot pack the weight");
+        (bias_operand >= 0 && !made->add(DNNL_ARG_BIAS, bias.value, load_.operand(bias_operand))))
+      return refused("oneDNN cannot take the operands");
+    void const* const plain = load_.operand(anchor_.args[1].index);
+    if (packs ? !made->add_own(DNNL_ARG_WEIGHTS, packed) ||
+                    !pack(w, weight_desc.type, plain, packed, made->memories.back()->value)
+              : !made->add(DNNL_ARG_WEIGHTS, weight.value, plain))
+      return refused("oneDNN cannot take the weight");
     return finish(std::move(made), pd);
   }
 
-  /// One pointwise step, in place on the output.
-  sinter::result<std::unique_ptr<launch>> pointwise(int step) {
+  /// Step `step` with all up to `last` as post-ops: in place on the output, or from the operands where it is the first.
+  sinter::result<std::unique_ptr<launch>> pointwise(int step, int last) {
     auto made = std::make_unique<launch>();
     md_owner dst;
     describe(dst, data_layout(p_.outputs[0], image_), p_.outputs[0].type);
     attr_owner attr;
     user_scratchpad(attr);
+    post_ops_owner list;
+    dnnl_post_ops_create(&list.value);
+    for (int i = step + 1, index = 0; i <= last; ++i, ++index)
+      if (sinter::status st = append(list, *made, i, index); !st.ok()) return st.error();
+    dnnl_primitive_attr_set_post_ops(attr.value, list.value);
     desc_owner pd;
     sinter::step const& s = c_.steps[step];
-    if (eltwise_row const* const row = eltwise_of(s)) {
-      if (dnnl_eltwise_forward_primitive_desc_create(
-              &pd.value, engine(), dnnl_forward_inference, row->algorithm, dst.value, dst.value,
-              alpha(*row, s), beta(*row, s), attr.value) != dnnl_success)
+    if (s.args[0].kind == sinter::value_kind::operand && !same_as_output(s.args[0].index))
+      return refused("raw oneDNN: a step on an operand of other extents or dtype");
+    if (step > 0 && s.args[0] != sinter::step_ref(step - 1))
+      return refused("raw oneDNN: this step is not in its table");
+    void const* const src = s.args[0].kind == sinter::value_kind::operand
+                                ? load_.operand(s.args[0].index)
+                                : load_.output();
+    if (eltwise const e = eltwise_of(s); e.is_one) {
+      if (dnnl_eltwise_forward_primitive_desc_create(&pd.value, engine(), dnnl_forward_inference,
+                                                     e.algorithm, dst.value, dst.value, e.alpha,
+                                                     e.beta, attr.value) != dnnl_success)
         return refused("oneDNN has no such primitive");
-      made->add(DNNL_ARG_SRC, dst.value, load_.output());
+      made->add(DNNL_ARG_SRC, dst.value, src);
     } else {
       if (!is_plain_binary(step)) return refused("raw oneDNN: this step is not in its table");
       int const other = s.args[1].index;
       md_owner rhs;
       describe(rhs, operand_layout(other), p_.operands[at(other)].type);
-      if (dnnl_binary_primitive_desc_create(
-              &pd.value, engine(), s.code == op::add ? dnnl_binary_add : dnnl_binary_mul, dst.value,
-              rhs.value, dst.value, attr.value) != dnnl_success)
+      if (dnnl_binary_primitive_desc_create(&pd.value, engine(), binary_of(s.code), dst.value,
+                                            rhs.value, dst.value, attr.value) != dnnl_success)
         return refused("oneDNN has no such primitive");
-      made->add(DNNL_ARG_SRC_0, dst.value, load_.output());
+      made->add(DNNL_ARG_SRC_0, dst.value, src);
       made->add(DNNL_ARG_SRC_1, rhs.value, load_.operand(other));
     }
     made->add(DNNL_ARG_DST, dst.value, load_.output());
     return finish(std::move(made), pd);
   }
 
+  /// The last axis of an operand reduced.
+  sinter::result<std::unique_ptr<launch>> reduction() {
+    auto made = std::make_unique<launch>();
+    dnnl_alg_kind_t const how = anchor_.code == op::row_sum    ? dnnl_reduction_sum
+                                : anchor_.code == op::row_mean ? dnnl_reduction_mean
+                                                               : dnnl_reduction_max;
+    int const from = anchor_.args[0].index;
+    md_owner src, dst;
+    describe(src, data_layout(p_.operands[at(from)], false), p_.operands[at(from)].type);
+    describe(dst, data_layout(p_.outputs[0], false), p_.outputs[0].type);
+    attr_owner attr;
+    user_scratchpad(attr);
+    desc_owner pd;
+    if (dnnl_reduction_primitive_desc_create(&pd.value, engine(), how, src.value, dst.value, 0, 0,
+                                             attr.value) != dnnl_success)
+      return refused("oneDNN has no such primitive");
+    made->add(DNNL_ARG_SRC, src.value, load_.operand(from));
+    made->add(DNNL_ARG_DST, dst.value, load_.output());
+    return finish(std::move(made), pd);
+  }
+
+  int last_step() const { return c_.steps.ssize() - 1; }
+  bool starts_with_reduction() const {
+    return (anchor_.code == op::row_sum || anchor_.code == op::row_mean ||
+            anchor_.code == op::row_max) &&
+           anchor_.args[0].kind == sinter::value_kind::operand && last_step() == 0;
+  }
   bool starts_with_contraction() const { return anchor_.contraction >= 0; }
   bool reads_vector(int step) const {
     return is_plain_binary(step) && c_.steps[step].code == op::add &&
@@ -301,23 +337,39 @@ class maker {
     dnnl_primitive_attr_create(&attr.value);
     dnnl_primitive_attr_set_scratchpad_mode(attr.value, dnnl_scratchpad_mode_user);
   }
-  static eltwise_row const* eltwise_of(sinter::step const& s) {
+  /// A step that reads one value, as oneDNN names it. Sums and products with a number are such steps there.
+  struct eltwise {
+    bool is_one = false;
+    dnnl_alg_kind_t algorithm = dnnl_eltwise_linear;
+    float alpha = 1, beta = 0;
+  };
+  eltwise eltwise_of(sinter::step const& s) const {
     for (eltwise_row const& r : eltwise_table)
-      if (r.code == s.code) return &r;
-    return nullptr;
+      if (r.code == s.code)
+        return {true, r.algorithm, r.takes_params ? s.alpha : r.alpha,
+                r.takes_params ? s.beta : r.beta};
+    if (s.args[1].kind != sinter::value_kind::constant) return {};
+    float const number = c_.constants[s.args[1].index];
+    if (s.code == op::add) return {true, dnnl_eltwise_linear, 1, number};
+    if (s.code == op::mul) return {true, dnnl_eltwise_linear, number, 0};
+    return {};
   }
-  static float alpha(eltwise_row const& r, sinter::step const& s) {
-    return r.takes_params ? s.alpha : r.alpha;
-  }
-  static float beta(eltwise_row const& r, sinter::step const& s) {
-    return r.takes_params ? s.beta : r.beta;
+  static dnnl_alg_kind_t binary_of(op code) {
+    return code == op::add ? dnnl_binary_add : dnnl_binary_mul;
   }
 
+  /// The sum or product of the value before this step, or of an operand in the first one, and an operand.
   bool is_plain_binary(int step) const {
     if (step >= c_.steps.ssize()) return false;
     sinter::step const& s = c_.steps[step];
-    return (s.code == op::add || s.code == op::mul) && s.args[0] == sinter::step_ref(step - 1) &&
+    bool const follows = step == 0 ? s.args[0].kind == sinter::value_kind::operand
+                                   : s.args[0] == sinter::step_ref(step - 1);
+    return (s.code == op::add || s.code == op::mul) && follows &&
            s.args[1].kind == sinter::value_kind::operand;
+  }
+  bool same_as_output(int operand) const {
+    sinter::tensor_desc const& d = p_.operands[at(operand)];
+    return d.dims == p_.outputs[0].dims && d.type == p_.outputs[0].type;
   }
   /// An operand of a pointwise step with as many axes as the output.
   layout operand_layout(int operand) const {
@@ -336,20 +388,17 @@ class maker {
 
   sinter::status append(post_ops_owner& list, launch& made, int step, int index) {
     sinter::step const& s = c_.steps[step];
-    if (eltwise_row const* const row = eltwise_of(s);
-        row != nullptr && s.args[0] == sinter::step_ref(step - 1)) {
-      dnnl_post_ops_append_eltwise(list.value, row->algorithm, alpha(*row, s), beta(*row, s));
+    if (eltwise const e = eltwise_of(s); e.is_one && s.args[0] == sinter::step_ref(step - 1)) {
+      dnnl_post_ops_append_eltwise(list.value, e.algorithm, e.alpha, e.beta);
       return {};
     }
     if (!is_plain_binary(step)) return refused("raw oneDNN: this step is not in its table");
     int const other = s.args[1].index;
     md_owner rhs;
     describe(rhs, operand_layout(other), p_.operands[at(other)].type);
-    dnnl_post_ops_append_binary(list.value, s.code == op::add ? dnnl_binary_add : dnnl_binary_mul,
-                                rhs.value);
+    dnnl_post_ops_append_binary(list.value, binary_of(s.code), rhs.value);
     made.add(DNNL_ARG_ATTR_MULTIPLE_POST_OP(index) | DNNL_ARG_SRC_1, rhs.value,
              load_.operand(other));
-    ++extra_;
     return {};
   }
 
@@ -401,36 +450,47 @@ class maker {
     return made;
   }
 
-  workload const& load_;
+  work_part load_;
   sinter::problem const& p_;
   sinter::chain const& c_;
   sinter::step const& anchor_;
   bool image_;
-  std::size_t extra_ = 0;  ///< arguments of post-ops, which come first
 };
+
+/// What computes one chain.
+sinter::status append_part(work_part part, fusion f, launches& made) {
+  maker m(std::move(part));
+  int const last = m.last_step();
+  int done = f == fusion::fused ? last : 0;
+  auto head = [&] {
+    if (m.starts_with_reduction()) return m.reduction();
+    if (!m.starts_with_contraction()) return m.pointwise(0, done);
+    if (f == fusion::step_by_step && m.reads_vector(1)) done = 1;
+    return m.contraction(done);
+  }();
+  if (!head.ok()) return head.error();
+  made.push_back(std::move(*head));
+  for (int i = done + 1; i <= last; ++i) {
+    auto next = m.pointwise(i, i);
+    if (!next.ok()) return next.error();
+    made.push_back(std::move(*next));
+  }
+  return {};
+}
 
 }  // namespace
 
 sinter::result<std::unique_ptr<contender>> raw_onednn(std::string name,
                                                       std::shared_ptr<workload> const& load,
                                                       fusion f) {
-  maker m(*load);
   one_thread const one;  // a primitive remembers the count that it was made under
-  if (!m.starts_with_contraction())
-    return refused("raw oneDNN: only chains that begin with a contraction");
-  int const last = load->problem().chain.steps.ssize() - 1;
-  int const first_end = f == fusion::fused ? last : m.reads_vector(1) ? 1 : 0;
-  std::vector<std::unique_ptr<launch>> launches;
-  auto head = m.contraction(first_end);
-  if (!head.ok()) return head.error();
-  launches.push_back(std::move(*head));
-  for (int i = first_end + 1; i <= last; ++i) {
-    auto next = m.pointwise(i);
-    if (!next.ok()) return next.error();
-    launches.push_back(std::move(*next));
-  }
+  std::vector<launches> copies(static_cast<std::size_t>(load->copies()));
+  for (int copy = 0; copy < load->copies(); ++copy)
+    for (int part = 0; part < load->parts(); ++part)
+      if (auto st = append_part(load->part(part, copy), f, copies[at(copy)]); !st.ok())
+        return st.error();
   return std::unique_ptr<contender>(
-      std::make_unique<raw_contender>(std::move(name), load, std::move(launches)));
+      std::make_unique<raw_contender>(std::move(name), load, std::move(copies)));
 }
 
 }  // namespace sinter_bench

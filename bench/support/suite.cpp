@@ -11,6 +11,7 @@
 #include <sinter/core/buffer.hpp>
 
 #include "peaks.hpp"
+#include "record.hpp"
 
 namespace sinter_bench {
 namespace {
@@ -30,6 +31,15 @@ double spread(std::vector<double> v) {
   return (v[v.size() * 3 / 4] - v[v.size() / 4]) / 2 / middle;
 }
 
+/// Why a run gave no time; empty where it did. Google Benchmark 1.8 gave the fields another name.
+template <class Run>
+std::string failure_of(Run const& r) {
+  if constexpr (requires { r.error_occurred; })
+    return r.error_occurred ? r.error_message : "";
+  else
+    return r.skipped != decltype(r.skipped){} ? r.skip_message : "";
+}
+
 /// Collects the repetitions of each contender in nanoseconds, and passes everything on to a JSON file.
 class collector final : public benchmark::BenchmarkReporter {
  public:
@@ -46,14 +56,18 @@ class collector final : public benchmark::BenchmarkReporter {
   }
   void ReportRuns(std::vector<Run> const& runs) override {
     for (Run const& r : runs) {
-      if (r.error_occurred) failed_ = r.benchmark_name() + ": " + r.error_message;
-      if (r.run_type == Run::RT_Iteration && !r.error_occurred)
+      std::string const why = failure_of(r);
+      if (!why.empty()) failed_ = r.benchmark_name() + ": " + why;
+      if (r.run_type == Run::RT_Iteration && why.empty())
         times_[r.run_name.function_name].push_back(r.GetAdjustedCPUTime());
     }
     if (out_.is_open()) json_.ReportRuns(runs);
   }
-  void finish() {
-    if (out_.is_open() && started_) json_.Finalize();
+  /// `ours`: the value of one more member of the file's object, "sinter".
+  void finish(std::string const& ours) {
+    if (!out_.is_open() || !started_) return;
+    out_ << "\n  ],\n  \"sinter\": " << ours << "\n}\n";
+    out_.close();
   }
 
   std::vector<double> take(std::string const& name) { return std::exchange(times_[name], {}); }
@@ -79,7 +93,7 @@ ceiling make_ceiling(line_up const& l) {
   static std::map<sinter::dtype, std::pair<arithmetic_peak, double>> peaks;
   static double const bandwidth = measure_bandwidth(std::size_t{64} << 20);
   ceiling c;
-  if (l.flops <= 0) return c;
+  if (l.bytes <= 0) return c;
   if (!peaks.count(l.type)) {
     arithmetic_peak const p = peak_of(l.type);
     peaks[l.type] = {p, measure_flops(p)};
@@ -94,19 +108,24 @@ ceiling make_ceiling(line_up const& l) {
     return c;
   }
   auto const bytes = std::max<std::size_t>(4096, static_cast<std::size_t>(l.bytes) / 4096 * 4096);
-  c.memory = std::make_shared<sinter::buffer>(bytes);
+  auto const copies = static_cast<std::size_t>(l.copies);
+  c.memory = std::make_shared<sinter::buffer>(bytes * copies);
   if (c.memory->failed()) return c;
-  std::fill_n(c.memory->data(), bytes, std::byte{1});
+  std::fill_n(c.memory->data(), bytes * copies, std::byte{1});
   c.kind = 'M';
   c.work = static_cast<double>(bytes);
-  c.loop = make_contender("ceiling", "read",
-                          [run = find_read_peak(c.memory->data(), bytes).run,
-                           data = c.memory->data(), bytes] { run(data, bytes); });
+  read_peak const all = find_read_peak(c.memory->data(), bytes * copies);
+  c.loop = make_contender(
+      "ceiling", "read",
+      [run = all.run, data = c.memory->data(), bytes, copies, next = std::size_t{0}]() mutable {
+        run(data + next * bytes, bytes);
+        next = next + 1 == copies ? 0 : next + 1;
+      });
   return c;
 }
 
 void enlist(group const& g, contender& c) {
-  auto* const b = benchmark::RegisterBenchmark((g.name + "/" + c.name()).c_str(),
+  auto* const b = benchmark::RegisterBenchmark((g.full_name() + "/" + c.name()).c_str(),
                                                [&c](benchmark::State& state) { c.loop(state); });
   b->Unit(benchmark::kNanosecond)->MeasureProcessCPUTime();
   if (g.repetitions > 0) b->Repetitions(g.repetitions);
@@ -152,19 +171,21 @@ struct rule_score {
 
 class suite_run {
  public:
-  explicit suite_run(std::string const& json) : results_(json) {}
+  suite_run(std::string const& json, std::string machine)
+      : results_(json), machine_(std::move(machine)) {}
 
   void run(group const& g) {
     line_up l = g.prepare();
     for (line_up::absence const& a : l.absent) {
-      auto& entry = absent_[g.table + "  " + a.name];
+      auto& entry = absent_[g.full_table() + "  " + a.name];
       if (entry.first++ == 0) entry.second = a.reason;
     }
     if (!l.wrong.empty()) {
-      std::printf("FAILED %s: %s\n", g.name.c_str(), l.wrong.c_str());
+      std::printf("FAILED %s: %s\n", g.full_name().c_str(), l.wrong.c_str());
       failed_ = true;
     }
-    if (l.contenders.empty()) return;
+    if (l.contenders.empty()) return describe(g, l, {});
+    ++groups_run_;
     ceiling roof = make_ceiling(l);
     benchmark::ClearRegisteredBenchmarks();
     for (auto& c : l.contenders) enlist(g, *c);
@@ -176,18 +197,21 @@ class suite_run {
       failed_ = true;
     }
     print(g, l, roof);
+    describe(g, l, roof);
   }
 
   bool summary() {
-    results_.finish();
-    if (!scores_.empty())
+    results_.finish("{\n    \"machine\": " + machine_ + ",\n    \"groups\": [" + groups_ +
+                    "\n    ]\n  }");
+    if (!scores_.empty() && groups_run_ > 2)
       std::printf(
           "\nsummary: how many times as fast as the first contender (geometric mean; least; "
           "most)\n");
     for (auto const& [key, s] : scores_)
-      std::printf("  %-44s %5.2fx   least %5.2fx  most %6.2fx   %d problems, the least is %s\n",
-                  key.c_str(), std::exp(s.log_sum / s.count), s.least, s.most, s.count,
-                  s.worst.c_str());
+      if (groups_run_ > 2)
+        std::printf("  %-44s %5.2fx   least %5.2fx  most %6.2fx   %d problems, the least is %s\n",
+                    key.c_str(), std::exp(s.log_sum / s.count), s.least, s.most, s.count,
+                    s.worst.c_str());
     for (std::string const& text : promises_) std::printf("  %s\n", text.c_str());
     for (auto const& [name, r] : rules_) print_rule(name, r);
     for (auto const& [key, entry] : absent_)
@@ -198,18 +222,18 @@ class suite_run {
 
  private:
   void print(group const& g, line_up const& l, ceiling const& roof) {
-    double const top = roof.loop ? median(results_.take(g.name + "/ceiling")) : 0;
+    double const top = roof.loop ? median(results_.take(g.full_name() + "/ceiling")) : 0;
     // The time that the work would take at the ceiling.
     double const ideal = top <= 0 ? 0 : (roof.kind == 'F' ? l.flops : l.bytes) / roof.work * top;
-    double const steps = l.steps ? median(results_.take(g.name + "/" + l.steps->name())) : 0;
-    std::printf("%s", g.name.c_str());
+    double const steps = l.steps ? median(results_.take(g.full_name() + "/" + l.steps->name())) : 0;
+    std::printf("%s", g.full_name().c_str());
     if (ideal > 0)
       std::printf("   [ceiling %.1f %s, %s]", roof.work / top,
                   roof.kind == 'F' ? "GFLOP/s" : "GB/s", roof.loop->detail().c_str());
     std::printf("\n");
     double base = 0, chosen = 0, best_other = 0;
     for (auto const& c : l.contenders) {
-      std::vector<double> const times = results_.take(g.name + "/" + c->name());
+      std::vector<double> const times = results_.take(g.full_name() + "/" + c->name());
       double const t = median(times);
       if (t <= 0) continue;
       bool const first = base <= 0;
@@ -221,7 +245,7 @@ class suite_run {
         std::printf("          ");
       } else {
         std::printf("  %6.2fx ", base / t);
-        scores_[g.table + "  " + c->name()].add(base / t, g.name);
+        scores_[g.full_table() + "  " + c->name()].add(base / t, g.full_name());
       }
       std::printf("  %s\n", c->detail().c_str());
       if (c->name() == l.issue_bound_of && steps > 0 && roof.kind == 'F')
@@ -247,10 +271,10 @@ class suite_run {
     }
     double const ratio = best_other / chosen;
     bool const kept = ratio >= least_of_a_rule;
-    r.ratios.add(ratio, g.name);
+    r.ratios.add(ratio, g.full_name());
     char text[64];
     std::snprintf(text, sizeof text, "%.2fx: ", ratio);
-    if (!kept) r.contradictions.push_back(text + g.name);
+    if (!kept) r.contradictions.push_back(text + g.full_name());
     std::printf("  rule '%s' takes %s, %.2fx of the other: %s\n", l.rule.c_str(), l.chosen.c_str(),
                 ratio, kept ? "OK" : "contradiction");
   }
@@ -270,27 +294,57 @@ class suite_run {
     double const allowed = std::max(p.nanoseconds, p.part * base);
     char text[256];
     if (p.absolute) {
-      std::snprintf(text, sizeof text, "%s  %s: %s, allowed %s: %s", g.name.c_str(),
+      std::snprintf(text, sizeof text, "%s  %s: %s, allowed %s: %s", g.full_name().c_str(),
                     p.contender.c_str(), time_text(t).c_str(), time_text(p.nanoseconds).c_str(),
                     t <= p.nanoseconds ? "PASS" : "over");
       promises_.push_back(text);
       return;
     }
     std::snprintf(text, sizeof text, "%s  %s: %+.1f ns (%+.1f%%) over %.1f ns, allowed %.1f ns: %s",
-                  g.name.c_str(), p.contender.c_str(), t - base, 100 * (t - base) / base, base,
-                  allowed, t - base <= allowed ? "PASS" : "over");
+                  g.full_name().c_str(), p.contender.c_str(), t - base, 100 * (t - base) / base,
+                  base, allowed, t - base <= allowed ? "PASS" : "over");
     promises_.push_back(text);
   }
 
+  /// What the report wants to know beside the times.
+  void describe(group const& g, line_up const& l, ceiling const& roof) {
+    std::string details, absent;
+    for (auto const& c : l.contenders)
+      details += (details.empty() ? "" : ", ") + quoted(c->name()) + ": " + quoted(c->detail());
+    for (line_up::absence const& a : l.absent)
+      absent += (absent.empty() ? "" : ", ") + quoted(a.name) + ": " + quoted(a.reason);
+    char numbers[256];
+    std::snprintf(
+        numbers, sizeof numbers,
+        R"("flops": %.6g, "bytes": %.6g, "copies": %d, "ceiling": "%c", "ceiling_work": %.6g)",
+        l.flops, l.bytes, l.copies, roof.kind, roof.work);
+    groups_ += std::string(groups_.empty() ? "" : ",") +
+               "\n      {\"name\": " + quoted(g.full_name()) +
+               ", \"table\": " + quoted(g.full_table()) +
+               ", \"type\": " + quoted(std::string(sinter::name_of(l.type))) + ", " + numbers +
+               ", \"details\": {" + details + "}, \"absent\": {" + absent +
+               "}, \"wrong\": " + quoted(l.wrong) + "}";
+  }
+
   collector results_;
+  std::string machine_;  ///< as JSON
+  std::string groups_;   ///< as JSON
   std::map<std::string, score> scores_;
   std::map<std::string, std::pair<int, std::string>> absent_;
   std::vector<std::string> promises_;
   std::map<std::string, rule_score> rules_;
+  int groups_run_ = 0;
   bool failed_ = false;
 };
 
 }  // namespace
+
+std::string group::full_name() const {
+  return name + (where == memory::warm ? "/warm" : where == memory::cold ? "/cold" : "");
+}
+std::string group::full_table() const {
+  return table + (where == memory::warm ? " warm" : where == memory::cold ? " cold" : "");
+}
 
 std::vector<source>& sources() {
   static std::vector<source> all;
@@ -303,13 +357,13 @@ bool add_source(source s) {
 
 bool run_suite(std::vector<group> const& groups, run_settings const& settings) {
   std::regex const wanted(settings.filter);
-  suite_run run(settings.json);
+  suite_run run(settings.json, settings.machine);
   int count = 0;
   for (group const& g : groups) {
-    if (!std::regex_search(g.name, wanted)) continue;
+    if (!std::regex_search(g.full_name(), wanted)) continue;
     ++count;
     if (settings.list)
-      std::printf("%s\n", g.name.c_str());
+      std::printf("%s\n", g.full_name().c_str());
     else
       run.run(g);
   }

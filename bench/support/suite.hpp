@@ -77,8 +77,9 @@ struct line_up {
   /// ceiling's rate they bound its time where both want the same ports.
   std::unique_ptr<contender> steps;
   std::string issue_bound_of;
-  double flops = 0;                         ///< of one call; 0: no ceiling is printed
-  double bytes = 0;                         ///< that one call has to read and write at least
+  double flops = 0;  ///< of one call
+  double bytes = 0;  ///< that one call has to read and write at least; 0: no ceiling is printed
+  int copies = 1;    ///< of all memory, taken in turn
   sinter::dtype type = sinter::dtype::f32;  ///< what the multiply-adds read
 };
 
@@ -91,12 +92,21 @@ struct promise {
   bool absolute = false;
 };
 
+/// warm: every call uses the same memory. cold: calls take in turn as many copies of it as the last-level cache cannot
+/// hold. none: what is measured is no call of a kernel.
+enum class memory : unsigned char { warm, cold, none };
+
 struct group {
   std::string name;   ///< "ops/matmul/bert_base.ffn_up/128x3072x768/bf16"
   std::string table;  ///< lines of one table have this in common: "ops/matmul bf16"
   std::function<line_up()> prepare;
   std::vector<promise> promises = {};
   int repetitions = 0;  ///< 0: as many as usual
+  memory where = memory::warm;
+
+  /// The name with the memory's: ".../bf16/warm".
+  std::string full_name() const;
+  std::string full_table() const;
 };
 
 /// What the command line says that groups are made from.
@@ -105,9 +115,11 @@ struct selection {
   bool all = false;                   ///< every problem, large ones too
   bool rules = false;                 ///< the rules of dispatch are judged
   std::vector<std::string> backends;  ///< of Sinter; empty: all of this build but the reference
+  std::vector<std::string> peers;     ///< other libraries; empty: all of this build; "none"
   // A problem of the user's own; empty: the suite's.
   std::string chain;
   std::string shape;
+  std::string weight;
   std::string precision = "f32";
 };
 
@@ -117,8 +129,9 @@ std::vector<source>& sources();
 bool add_source(source s);
 
 struct run_settings {
-  std::string filter;  ///< a regular expression over the names of groups
-  std::string json;    ///< a file for Google Benchmark's JSON; empty: none
+  std::string filter;          ///< a regular expression over the names of groups
+  std::string json;            ///< a file for Google Benchmark's JSON; empty: none
+  std::string machine = "{}";  ///< the machine's record for that file
   bool list = false;
 };
 /// Measures, prints a line for each group as it ends and a summary at the end. False: something did not run.

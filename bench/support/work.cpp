@@ -1,12 +1,10 @@
 #include "work.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <cstring>
 
+#include <sinter/isa/machine.hpp>
 #include <sinter/plan/parse.hpp>
-#include <sinter/run/dispatch.hpp>
 
 namespace sinter_bench {
 namespace {
@@ -40,304 +38,225 @@ std::size_t bytes_of(sinter::tensor_desc const& d) {
          static_cast<std::size_t>(sinter::element_count(d.dims));
 }
 
-/// Is step i a bias of the contraction before it?
-bool is_bias(chain const& c, int i) {
-  sinter::step const& s = c.steps[i];
-  return i == c.anchor() + 1 && s.code == sinter::op::add && s.args[0] == sinter::step_ref(i - 1) &&
-         s.args[1].kind == sinter::value_kind::operand &&
-         c.operands[s.args[1].index].role == sinter::role::vector;
-}
-
-/// One chain for each step, joined by internal operands of the output's dtype: what a library without fusion does.
-std::vector<chain> split(chain const& whole) {
-  std::vector<chain> parts;
-  for (int i = 0; i < whole.steps.ssize();) {
-    int last = i;
-    if (whole.steps[i].contraction >= 0 && i + 1 < whole.steps.ssize() && is_bias(whole, i + 1))
-      ++last;
-    chain part;
-    part.precision = whole.precision;
-    for (int j = i; j <= last; ++j) {
-      sinter::step s = whole.steps[j];
-      for (sinter::value_ref& v : s.args) {
-        if (v.kind == sinter::value_kind::step && v.index >= i) {
-          v = sinter::step_ref(v.index - i);
-        } else if (v.kind == sinter::value_kind::step || v.kind == sinter::value_kind::operand) {
-          sinter::operand o;
-          if (v.kind == sinter::value_kind::operand) {
-            o = whole.operands[v.index];
-          } else {
-            o.name = sinter::name_text("step" + std::to_string(v.index));
-            o.internal = true;
-            o.type = whole.precision.dst;
-          }
-          v = sinter::operand_ref(part.operands.ssize());
-          part.operands.push_back(o);
-        } else if (v.kind == sinter::value_kind::constant) {
-          part.constants.push_back(whole.constants[v.index]);
-          v = sinter::constant_ref(part.constants.ssize() - 1);
-        }
-      }
-      if (s.contraction >= 0) {
-        part.contractions.push_back(whole.contractions[int{s.contraction}]);
-        s.contraction = 0;
-      }
-      part.steps.push_back(s);
-    }
-    sinter::output o = whole.outputs[0];
-    o.value = sinter::step_ref(last - i);
-    if (last + 1 < whole.steps.ssize()) {
-      o.name = sinter::name_text("step" + std::to_string(last));
-      o.internal = true;
-      o.type = whole.precision.dst;
-    }
-    part.outputs.push_back(o);
-    parts.push_back(part);
-    i = last + 1;
+std::vector<std::string> chains_of(std::string const& text) {
+  std::vector<std::string> parts;
+  for (std::size_t from = 0; from <= text.size();) {
+    std::size_t const to = std::min(text.find(';', from), text.size());
+    parts.push_back(text.substr(from, to - from));
+    from = to + 1;
   }
   return parts;
 }
 
-class sinter_contender final : public contender {
- public:
-  sinter_contender(std::string name, std::shared_ptr<workload> load, sinter::bound call,
-                   std::string detail)
-      : contender(std::move(name)),
-        load_(std::move(load)),
-        call_(std::move(call)),
-        detail_(std::move(detail)) {}
-  void loop(benchmark::State& state) override {
-    for (auto _ : state) call_();
-  }
-  void once() override { call_(); }
-  std::string detail() const override { return detail_; }
-
- private:
-  std::shared_ptr<workload> load_;
-  sinter::bound call_;
-  std::string detail_;
-};
-
-/// The implementations in brackets of explain(): "[jit:avx512:f32:8x48]".
-std::string implementations(sinter::program_core const& core) {
-  std::string const text = core.explain();
-  std::string found;
-  for (std::size_t line = 0; line < text.size();) {
-    std::size_t const end = text.find('\n', line);
-    std::string const one = text.substr(line, end - line);
-    std::size_t const open = one.rfind('['), close = one.rfind(']');
-    if (one.starts_with("  kernel ") && open != std::string::npos && close != std::string::npos &&
-        close > open)
-      found += (found.empty() ? "" : " + ") + one.substr(open + 1, close - open - 1);
-    line = end == std::string::npos ? text.size() : end + 1;
-  }
-  return found;
+/// Products in one sum of a contraction: all of a weight but its output axis.
+double terms_of(sinter::problem const& p, sinter::step const& s) {
+  shape const& weight = p.operands[at(s.args[1].index)].dims;
+  bool const transposed = p.chain.attrs(s).transposed_weight;
+  if (s.code == sinter::op::matmul)
+    return static_cast<double>(weight[weight.ssize() - (transposed ? 1 : 2)]);
+  double terms = 1;
+  for (int i = 1; i < weight.ssize(); ++i) terms *= static_cast<double>(weight[i]);
+  return terms;
 }
+
+double flops_of(sinter::problem const& p) {
+  double sum = 0;
+  for (sinter::step const& s : p.chain.steps)
+    if (s.contraction >= 0)
+      sum += 2 * terms_of(p, s) * static_cast<double>(sinter::element_count(p.domain));
+  return sum;
+}
+
+/// Where the result is a sum along rows: how many numbers K there are in it. A mean divides its error by K again.
+double summed_in_the_end(sinter::problem const& p) {
+  double const k = p.domain.empty() ? 1 : static_cast<double>(p.domain.back());
+  sinter::op const last = p.chain.steps.back().code;
+  return last == sinter::op::row_sum ? k : last == sinter::op::row_mean ? std::sqrt(k) : 0;
+}
+
+/// Half of what a stored value may be off, relative to it; activations in f32: 8 ulp.
+double half_unit(sinter::dtype t) {
+  return t == sinter::dtype::f32 ? 0x1p-21 : t == sinter::dtype::bf16 ? 0x1p-8 : 0x1p-11;
+}
+
+constexpr int most_copies = 512;
 
 }  // namespace
 
-sinter::result<sinter::problem> workload::describe(work const& w) {
-  auto c = sinter::parse_chain(w.chain);
-  if (!c.ok()) return c.error();
-  std::vector<sinter::operand_spec> specs(c->operands.size());
-  for (int i = 0; i < c->operands.ssize(); ++i) {
-    auto const found = w.extents.find(std::string(c->operands[i].name.view()));
-    if (found != w.extents.end())
-      specs[at(i)] = sinter::dense_desc(c->operands[i].type, found->second);
-  }
-  return sinter::make_problem(*c, specs, {}, sinter::numerics::peer);
+work with_precision(work w, std::string const& precision) {
+  std::string joined;
+  for (std::string const& c : chains_of(w.chain))
+    joined += (joined.empty() ? "" : ";") + c + " [" + precision + "]";
+  w.chain = joined;
+  return w;
 }
 
-sinter::result<std::shared_ptr<workload>> workload::make(work const& w) {
-  auto p = describe(w);
-  if (!p.ok()) return p.error();
+sinter::result<sinter::problem> workload::describe(work const& w) {
+  auto load = make_problems(w);
+  if (!load.ok()) return load.error();
+  return (*load)->problems_.front();
+}
+
+std::optional<int> workload::cold_copies(double bytes) {
+  sinter::cache_sizes const& caches = sinter::this_machine().caches;
+  double const cache = static_cast<double>(std::max(caches.l2, caches.l3));
+  double const wanted = std::ceil(2 * cache / std::max(1.0, bytes)) + 1;
+  if (wanted > most_copies) return std::nullopt;
+  return static_cast<int>(wanted);
+}
+
+sinter::result<std::shared_ptr<workload>> workload::make_problems(work const& w) {
   auto load = std::make_shared<workload>();
-  load->problem_ = std::move(*p);
-  for (int i = 0; i < load->problem_.chain.operands.ssize(); ++i) {
-    sinter::tensor_desc const& d = load->problem_.operands[at(i)];
-    load->operands_.emplace_back(bytes_of(d));
-    if (load->operands_.back().failed())
-      return sinter::failure{sinter::code::out_of_memory, "sinter: no memory"};
-    fill_random(load->operands_.back(), d.type, sinter::element_count(d.dims));
+  for (std::string const& text : chains_of(w.chain)) {
+    auto c = sinter::parse_chain(text);
+    if (!c.ok()) return c.error();
+    if (auto st = load->add_problem(*c, w.extents); !st.ok()) return st.error();
   }
-  load->output_ = std::make_shared<sinter::buffer>(bytes_of(load->problem_.outputs[0]));
-  if (load->output_->failed())
-    return sinter::failure{sinter::code::out_of_memory, "sinter: no memory"};
-  fill_random(*load->output_, load->problem_.outputs[0].type,
-              sinter::element_count(load->problem_.outputs[0].dims));
   return load;
 }
 
+sinter::result<std::shared_ptr<workload>> workload::make(work const& w) {
+  auto load = make_problems(w);
+  if (!load.ok()) return load.error();
+  if (auto st = (*load)->allocate(w.where); !st.ok()) return st.error();
+  return load;
+}
+
+int workload::find(sinter::operand const& what) const {
+  for (int i = 0; i < static_cast<int>(cells_.size()); ++i)
+    if (cells_[at(i)].what.name == what.name && cells_[at(i)].what.internal == what.internal)
+      return i;
+  return -1;
+}
+
+sinter::status workload::add_problem(chain const& c,
+                                     std::map<std::string, sinter::shape> const& extents) {
+  if (c.outputs.size() != 1)
+    return sinter::failure{sinter::code::unsupported,
+                           "sinter: a benchmark's chain has one output each; given are " +
+                               std::to_string(c.outputs.size())};
+  std::vector<sinter::operand_spec> specs(c.operands.size());
+  for (int i = 0; i < c.operands.ssize(); ++i) {
+    sinter::operand const& o = c.operands[i];
+    auto const said = extents.find(std::string(o.name.view()));
+    if (int const known = find(o); known >= 0)
+      specs[at(i)] = cells_[at(known)].desc;
+    else if (o.internal)
+      return sinter::failure{
+          sinter::code::bad_argument,
+          "sinter: no chain before this one makes '" + std::string(o.name.view()) + "'"};
+    else if (said != extents.end())
+      specs[at(i)] = sinter::dense_desc(o.type, said->second);
+  }
+  auto p = sinter::make_problem(c, specs, {}, sinter::numerics::peer);
+  if (!p.ok()) return p.error();
+  std::vector<int> reads;
+  for (int i = 0; i < c.operands.ssize(); ++i) {
+    if (find(c.operands[i]) < 0) cells_.push_back({c.operands[i], p->operands[at(i)], false, {}});
+    reads.push_back(find(c.operands[i]));
+  }
+  sinter::operand out;
+  out.name = c.outputs[0].name;
+  out.internal = c.outputs[0].internal;
+  cells_.push_back({out, p->outputs[0], true, {}});
+  reads_.push_back(std::move(reads));
+  writes_.push_back(static_cast<int>(cells_.size()) - 1);
+  problems_.push_back(std::move(*p));
+  return {};
+}
+
+sinter::status workload::allocate(memory where) {
+  if (where == memory::cold) {
+    auto const wanted = cold_copies(bytes());
+    if (!wanted)
+      return sinter::failure{sinter::code::unsupported,
+                             "sinter: cold memory wants more than 512 copies of this work"};
+    copies_ = *wanted;
+  }
+  for (cell& c : cells_)
+    for (int i = 0; i < copies_; ++i) {
+      c.copies.emplace_back(bytes_of(c.desc));
+      if (c.copies.back().failed())
+        return sinter::failure{sinter::code::out_of_memory, "sinter: no memory"};
+      fill_random(c.copies.back(), c.desc.type, sinter::element_count(c.desc.dims));
+    }
+  return {};
+}
+
+work_part workload::part(int part, int copy) const {
+  work_part made;
+  made.problem_ = &problems_[at(part)];
+  for (int c : reads_[at(part)]) made.operands_.push_back(cells_[at(c)].copies[at(copy)].data());
+  cell const& out = cells_[at(writes_[at(part)])];
+  made.output_ = const_cast<std::byte*>(out.copies[at(copy)].data());
+  return made;
+}
+
 sinter::tensor_view workload::operand_view(int i) const {
-  sinter::tensor_desc const& d = problem_.operands[at(i)];
+  sinter::tensor_desc const& d = problems_.front().operands[at(i)];
   return {operand(i), d.type, d.dims, d.strides, false};
 }
-sinter::output_view workload::output_view() const {
-  sinter::tensor_desc const& d = problem_.outputs[0];
-  return {output(), d.type, d.dims, d.strides, false};
+sinter::output_view workload::output_view(int copy) const {
+  sinter::tensor_desc const& d = output_desc();
+  return {output(copy), d.type, d.dims, d.strides, false};
+}
+std::size_t workload::output_bytes() const { return bytes_of(output_desc()); }
+
+bool workload::reads(std::string const& name) const {
+  for (cell const& c : cells_)
+    if (!c.is_output && !c.what.internal && c.what.name == name) return true;
+  return false;
+}
+
+std::vector<workload::given> workload::operands_of_user(int copy) const {
+  std::vector<given> all;
+  for (cell const& c : cells_)
+    if (!c.is_output && !c.what.internal)
+      all.push_back(
+          {c.what, {c.copies[at(copy)].data(), c.desc.type, c.desc.dims, c.desc.strides, false}});
+  return all;
 }
 
 double workload::flops() const {
   double sum = 0;
-  for (sinter::step const& s : problem_.chain.steps) {
-    if (s.contraction < 0) continue;
-    shape const& weight = problem_.operands[at(s.args[1].index)].dims;
-    // Each output element is a sum over all of a weight but its output axis.
-    bool const transposed = problem_.chain.attrs(s).transposed_weight;
-    double terms = 1;
-    if (s.code == sinter::op::matmul)
-      terms = static_cast<double>(weight[weight.ssize() - (transposed ? 1 : 2)]);
-    else
-      for (int i = 1; i < weight.ssize(); ++i) terms *= static_cast<double>(weight[i]);
-    sum += 2 * terms * static_cast<double>(sinter::element_count(problem_.domain));
-  }
+  for (sinter::problem const& p : problems_) sum += flops_of(p);
   return sum;
 }
 
 double workload::bytes() const {
-  double sum = static_cast<double>(bytes_of(problem_.outputs[0]));
-  for (sinter::buffer const& b : operands_) sum += static_cast<double>(b.size());
+  double sum = 0;
+  for (cell const& c : cells_)
+    if (!c.what.internal) sum += static_cast<double>(bytes_of(c.desc));
   return sum;
 }
 
-sinter::result<std::unique_ptr<contender>> sinter_call(std::string name,
-                                                       std::shared_ptr<workload> const& load,
-                                                       std::string_view backend, fusion f) {
-  chain const& whole = load->problem().chain;
-  std::vector<chain> const groups =
-      f == fusion::step_by_step ? split(whole) : std::vector<chain>{whole};
-  std::vector<sinter::named_desc> given;
-  std::vector<sinter::named_view> weights, views;
-  for (int i = 0; i < whole.operands.ssize(); ++i) {
-    sinter::operand const& o = whole.operands[i];
-    given.push_back({o.name, load->problem().operands[at(i)].dims, {}, {}});
-    if (f == fusion::fused_dynamic && o.role == sinter::role::tensor)
-      for (int axis = 0; axis + 1 < given.back().dims.ssize(); ++axis)
-        given.back().dims[axis] = sinter::dynamic;
-    (o.role == sinter::role::weight ? weights : views)
-        .push_back({o.name.view(), load->operand_view(i)});
-  }
-  sinter::options chosen;
-  chosen.backend = backend;
-  chosen.on_split = sinter::policy::allow;
-  chosen.on_fallback = sinter::policy::error;
-  // oneDNN cannot keep strict's rules within a post-op; our own kernels do.
-  chosen.numerics = backend == "onednn" ? sinter::numerics::peer : sinter::numerics::strict;
-  auto core = sinter::make_program(groups, given, chosen);
-  if (!core.ok()) return core.error();
-  auto packed = (*core)->pack(weights);
-  if (!packed.ok()) return packed.error();
-  sinter::named_output const out{whole.outputs[0].name.view(), load->output_view()};
-  sinter::packed const* const packs[] = {&*packed};
-  auto call =
-      (*core)->bind(views, weights.empty() ? sinter::program_core::packs{} : packs, {&out, 1});
-  if (!call.ok()) return call.error();
-  return std::unique_ptr<contender>(std::make_unique<sinter_contender>(
-      std::move(name), load, std::move(*call), implementations(**core)));
-}
-
-sinter::result<std::unique_ptr<contender>> steps_alone(work const& w) {
-  work without_sums = w;
-  without_sums.extents["x"].back() = 0;
-  without_sums.extents["w"][0] = 0;
-  auto load = workload::make(without_sums);
-  if (!load.ok()) return load.error();
-  return sinter_call("steps", *load, "jit", fusion::fused);
-}
-
-std::vector<std::string> backends_of(selection const& s) {
-  if (!s.backends.empty()) return s.backends;
-  std::vector<std::string> names;
-  for (sinter::backend const* b : sinter::backends())
-    if (b->name() != "reference") names.emplace_back(b->name());
-  return names;
-}
-
-std::vector<float> workload::read_output() const {
-  sinter::tensor_desc const& d = problem_.outputs[0];
+std::vector<float> workload::read_output(int copy) const {
+  sinter::tensor_desc const& d = output_desc();
   std::vector<float> values(static_cast<std::size_t>(sinter::element_count(d.dims)));
   for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = sinter::load_as_float(output(), d.type, static_cast<extent>(i));
+    values[i] = sinter::load_as_float(output(copy), d.type, static_cast<extent>(i));
   return values;
 }
 
 double workload::tolerance(double large, int roundings) const {
-  double const outputs = static_cast<double>(sinter::element_count(problem_.domain));
-  double const terms = outputs > 0 ? flops() / 2 / outputs : 0;
+  sinter::problem const& p = problems_.front();
+  double terms = summed_in_the_end(p);
+  for (sinter::step const& s : p.chain.steps)
+    if (s.contraction >= 0) terms = std::max(terms, terms_of(p, s));
   // Both are off, and gelu_tanh is steeper than 1 by an eighth.
   double const sums = 1.25 * 2 * terms * terms * 0x1p-24;
-  double const unit = problem_.outputs[0].type == sinter::dtype::f32
-                          ? 0x1p-20  // activations: 16 ulp
-                      : problem_.outputs[0].type == sinter::dtype::bf16 ? 0x1p-7
-                                                                        : 0x1p-10;
-  return sums + roundings * unit * large + 0x1p-20;
+  return sums + roundings * 2 * half_unit(output_desc().type) * large + 0x1p-20;
 }
 
-line_up_maker::line_up_maker(std::shared_ptr<workload> load) : load_(std::move(load)) {
-  made_.flops = load_->flops();
-  made_.bytes = load_->bytes();
-  made_.type = load_->problem().chain.precision.src;
-}
-
-void line_up_maker::join(std::string const& name, sinter::result<std::unique_ptr<contender>> c,
-                         fusion f) {
-  join(name, load_, std::move(c), f);
-}
-void line_up_maker::join(std::string const& name, std::shared_ptr<workload> const& load,
-                         sinter::result<std::unique_ptr<contender>> c, fusion f) {
-  if (!c.ok()) {
-    made_.absent.push_back({name, c.error().message});
-    return;
+double workload::relative_tolerance(bool rounds_each_step) const {
+  double sum = 0;
+  for (sinter::problem const& p : problems_) {
+    int const roundings = rounds_each_step ? p.chain.steps.ssize() : 1;
+    sum += 2 * roundings * half_unit(p.outputs[0].type);
+    for (sinter::step const& s : p.chain.steps)
+      if (s.contraction >= 0) sum += 2 * terms_of(p, s) * 0x1p-24;
   }
-  // NaN in every dtype, unless it is written.
-  std::memset(load->output(), 0xff, bytes_of(load->problem().outputs[0]));
-  (*c)->once();
-  compare(name, *load, f);
-  made_.contenders.push_back(std::move(*c));
-}
-
-void line_up_maker::bound_issue_of(std::string const& name, work const& w) {
-  auto steps = steps_alone(w);
-  if (!steps.ok()) return;
-  made_.steps = std::move(*steps);
-  made_.issue_bound_of = name;
-}
-
-/// A value that was rounded between steps may be off by a unit of a far larger value in the end.
-void line_up_maker::compare(std::string const& name, workload const& load, fusion f) {
-  std::vector<float> const got = load.read_output();
-  if (expected_.empty()) {
-    expected_ = got;
-    for (float v : got) largest_ = std::max(largest_, std::abs(static_cast<double>(v)));
-  }
-  bool const fused = f != fusion::step_by_step;
-  int const roundings = fused ? 1 : load_->problem().chain.steps.ssize();
-  for (std::size_t i = 0; i < got.size() && made_.wrong.empty(); ++i) {
-    double const wanted = static_cast<double>(expected_[i]), given = static_cast<double>(got[i]);
-    double const large = fused ? std::max(std::abs(wanted), std::abs(given)) : largest_;
-    if (!(std::abs(wanted - given) <= load_->tolerance(large, roundings)))  // true for NaN
-      made_.wrong = name + " computes " + std::to_string(given) + " at element " +
-                    std::to_string(i) + ", the first one " + std::to_string(wanted);
-  }
-}
-
-line_up everyone(work const& w, selection const& s, bool issue_bound) {
-  return line_up_of(w, [&](line_up_maker& l, std::shared_ptr<workload> const& load) {
-    l.join("raw", raw_onednn("raw", load, fusion::fused), fusion::fused);
-    for (std::string const& b : backends_of(s))
-      l.join(b, sinter_call(b, load, b, fusion::fused), fusion::fused);
-    if (issue_bound) l.bound_issue_of("jit", w);
-  });
-}
-
-line_up our_backends(work const& w, selection const& s) {
-  return line_up_of(w, [&s](line_up_maker& l, std::shared_ptr<workload> const& load) {
-    std::vector<std::string> names = backends_of(s);
-    std::stable_partition(names.begin(), names.end(),
-                          [](std::string const& name) { return name == "onednn"; });
-    for (std::string const& b : names)
-      l.join(b, sinter_call(b, load, b, fusion::fused), fusion::fused);
-  });
+  return 1.25 * sum;
 }
 
 }  // namespace sinter_bench

@@ -1,0 +1,163 @@
+"""Pictures of a run, drawn with matplotlib: sorted ratio bars, rooflines, size sweeps."""
+
+import math
+import re
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402  (after the choice of the drawing library)
+
+# Okabe and Ito's colours, which colour-blind people tell apart.
+COLOURS = {"jit": "#D55E00", "onednn": "#0072B2", "raw": "#000000", "raw_steps": "#999999", "jit_steps": "#E8A06B",
+           "onednn_steps": "#80B9DA", "eigen": "#009E73", "openblas": "#CC79A7", "libxsmm": "#E69F00",
+           "xnnpack": "#56B4E9", "loops": "#7A5195", "reference": "#B8860B"}
+NAMES = {"raw": "oneDNN, fused", "raw_steps": "oneDNN, unfused", "jit": "Sinter, JIT", "onednn": "Sinter, oneDNN",
+         "jit_steps": "Sinter JIT, unfused", "onednn_steps": "Sinter oneDNN, unfused", "eigen": "Eigen",
+         "openblas": "OpenBLAS + loops", "libxsmm": "libxsmm + loops", "xnnpack": "XNNPACK", "loops": "loops"}
+MARKERS = {"jit": "o", "raw": "s", "onednn": "D", "eigen": "^", "openblas": "v", "libxsmm": "P", "xnnpack": "X"}
+
+plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 120,
+                     "axes.axisbelow": True, "axes.titlesize": 10, "axes.titlelocation": "left"})
+
+
+def colour(name):
+    return COLOURS.get(name, "#444444")
+
+
+def label(name):
+    return NAMES.get(name, name)
+
+
+def shorten(text, most=46):
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def save(figure, path):
+    figure.savefig(path, bbox_inches="tight")
+    plt.close(figure)
+    return path
+
+
+MOST_BARS = 40
+
+
+def ratio_bars(groups, contender, title, path):
+    """One bar for each problem, sorted: how many times as fast as the first contender."""
+    rows = sorted(((g.ratio(contender), g) for g in groups if contender in g.contenders and contender != g.baseline),
+                  key=lambda r: r[0])
+    if not rows:
+        return None
+    left_out = max(0, len(rows) - MOST_BARS)
+    if left_out:  # both ends tell most
+        rows = rows[: MOST_BARS // 2] + rows[-MOST_BARS // 2:]
+    figure, axes = plt.subplots(figsize=(8.5, 0.9 + 0.21 * len(rows)))
+    ratios = [r for r, _ in rows]
+    bars = axes.barh(range(len(rows)), [r - 1 for r in ratios], left=1, height=0.72,
+                     color=[colour("jit") if r >= 1 else colour("onednn") for r in ratios])
+    axes.set_yticks(range(len(rows)), [shorten(g.problem) + f"  {g.precision} {g.memory}".rstrip() for _, g in rows],
+                    fontsize=7.5)
+    axes.set_xscale("log")
+    low, high = min(ratios + [0.9]), max(ratios + [1.1])
+    axes.set_xlim(low / 1.18, high * 1.18)
+    ticks = [t for t in (0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500)
+             if low / 1.18 <= t <= high * 1.18]
+    if len(ticks) > 9:
+        ticks = [t for t in ticks if t not in (0.67, 0.8, 1.25, 1.5, 0.33)]
+    axes.set_xticks(ticks, [f"{t:g}x" for t in ticks])
+    axes.minorticks_off()
+    axes.axvline(1, color="black", linewidth=1)
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_ylim(-0.6, len(rows) - 0.4)
+    for bar, r in zip(bars, ratios):
+        axes.annotate(f"{r:.2f}", (r, bar.get_y() + bar.get_height() / 2), xytext=(3 if r >= 1 else -3, 0),
+                      textcoords="offset points", va="center", ha="left" if r >= 1 else "right", fontsize=7)
+    more = f" ({left_out} in the middle left out)" if left_out else ""
+    axes.set_title(f"{title}: times as fast as {label(rows[0][1].baseline)}{more}")
+    return save(figure, path)
+
+
+def roofline(groups, machine, precision, path):
+    """Speed by arithmetic intensity, under the peaks that were measured in the same run."""
+    points = [(g, c) for g in groups if g.precision == precision and g.flops > 0 and g.bytes > 0
+              for c in g.contenders if c in MARKERS]
+    peak = machine.get("peaks", {}).get(precision, {}).get("flops", 0)
+    if not points or peak <= 0:
+        return None
+    figure, axes = plt.subplots(figsize=(8.5, 5))
+    xs = [g.flops / g.bytes for g, _ in points]
+    low, high = min(xs) / 1.5, max(xs) * 1.5
+    for i, read in enumerate(machine.get("reads", [])):
+        size = read["bytes"]
+        text = f"{size / 2**20:.0f} MiB" if size >= 2**20 else f"{size / 2**10:.0f} KiB"
+        ridge = peak / read["per_second"]
+        start = max(low, min(ridge, high))
+        axes.plot([low, start], [low * read["per_second"] / 1e9, start * read["per_second"] / 1e9], color="grey",
+                  linestyle=["-", "--", "-.", ":"][i % 4], linewidth=1,
+                  label=f"reads of {text}: {read['per_second'] / 1e9:.0f} GB/s")
+    axes.axhline(peak / 1e9, color="black", linewidth=1.2)
+    axes.annotate(f"{peak / 1e9:.0f} GFLOP/s, {machine['peaks'][precision].get('instruction', '')}",
+                  (low, peak / 1e9), xytext=(4, 4), textcoords="offset points", fontsize=8)
+    for c in [c for c in MARKERS if any(c == p for _, p in points)]:
+        own = [g for g, p in points if p == c]
+        axes.scatter([g.flops / g.bytes for g in own], [g.flops / g.median(c) for g in own], s=20, alpha=0.75,
+                     color=colour(c), marker=MARKERS[c], label=label(c), linewidths=0)
+    speeds = [g.flops / g.median(c) for g, c in points]
+    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(min(speeds) / 1.5, peak / 1e9 * 1.8),
+             xlabel="operations per byte that a call has to touch", ylabel="GFLOP/s, one thread",
+             title=f"Roofline, {precision}")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7.5, loc="lower right", ncols=2)
+    return save(figure, path)
+
+
+def sweep_of(groups, pattern):
+    """{(title, precision): [(size, group)]} of groups whose problem says one size."""
+    series = {}
+    for g in groups:
+        if g.memory == "cold":
+            continue
+        found = re.fullmatch(pattern, g.problem)
+        if found:
+            series.setdefault((found["title"], g.precision), []).append((float(found["size"]), g))
+    return {k: sorted(v, key=lambda p: p[0]) for k, v in series.items() if len(v) >= 3}
+
+
+def sweeps(groups, pattern, x_label, y_label, value, peak, title, path):
+    """A panel for each kind and precision: a line for each contender over sizes."""
+    series = sweep_of(groups, pattern)
+    if not series:
+        return None
+    columns = 2
+    rows = math.ceil(len(series) / columns)
+    figure, panels = plt.subplots(rows, columns, figsize=(9, 2.9 * rows), squeeze=False)
+    seen = {}
+    for axes, ((name, precision), points) in zip(panels.flat, sorted(series.items())):
+        names = []
+        for _, g in points:
+            names += [c for c in g.contenders if c not in names]
+        for c in names:
+            own = [(x, value(g, c)) for x, g in points if c in g.contenders]
+            line, = axes.plot([x for x, _ in own], [y for _, y in own], color=colour(c), marker=MARKERS.get(c, "."),
+                              markersize=4, linewidth=1.3, linestyle="--" if c.endswith("_steps") else "-")
+            seen.setdefault(label(c), line)
+        top = peak(precision)
+        if top > 0:
+            axes.axhline(top, color="black", linewidth=1, linestyle=":")
+        axes.set_xscale("log", base=2)
+        sizes = [x for x, _ in points]
+        axes.set_xticks(sizes, [f"{x:g}" for x in sizes])
+        axes.set_ylim(bottom=0)
+        axes.set_title(f"{name}, {precision}")
+        axes.grid(alpha=0.3)
+    for axes in panels[-1]:
+        axes.set_xlabel(x_label)
+    for axes in panels[:, 0]:
+        axes.set_ylabel(y_label)
+    for axes in panels.flat[len(series):]:
+        axes.set_visible(False)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10)
+    figure.legend(seen.values(), seen.keys(), loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=5, fontsize=8,
+                  frameon=False)
+    figure.tight_layout()
+    return save(figure, path)

@@ -1,0 +1,51 @@
+# cmake -DBENCH=sinter_bench -P command_line.cmake: what a wrong command line is answered, and the names that a right one gives.
+#
+# refused(SENTENCE ARGUMENTS...): the exit status is 2 and stderr is one sentence that matches.
+function(refused sentence)
+  execute_process(COMMAND ${BENCH} ${ARGN} OUTPUT_VARIABLE out ERROR_VARIABLE err RESULT_VARIABLE status)
+  string(STRIP "${err}" err)
+  if(NOT status EQUAL 2 OR NOT err MATCHES "^sinter: [^\n]*${sentence}[^\n]*$")
+    message(SEND_ERROR "${ARGN}: status ${status}, wanted 2 and '${sentence}'; stderr is\n${err}")
+  endif()
+endfunction()
+function(lists names)
+  execute_process(COMMAND ${BENCH} --list ${ARGN} OUTPUT_VARIABLE out ERROR_VARIABLE err RESULT_VARIABLE status)
+  string(REGEX REPLACE "\n$" "" out "${out}")
+  if(NOT status EQUAL 0 OR NOT out STREQUAL "${names}")
+    message(SEND_ERROR "${ARGN}: status ${status}, wanted\n${names}\ngiven is\n${out}\n${err}")
+  endif()
+endfunction()
+
+set(matmul "--chain=matmul | add b:vector | gelu_tanh")
+set(conv "--chain=conv2d(pad=1) | relu")
+
+lists("command_line/128x3072x768/bf16/warm\ncommand_line/128x3072x768/bf16/cold" ${matmul} --shape=128x3072x768 --precision bf16)
+lists("command_line/1x56x56x64_64x3x3x64/f32/warm\ncommand_line/1x56x56x64_64x3x3x64/f32/cold"
+      ${conv} --shape 1x56x56x64 --weight 64x3x3x64)
+# Too little memory to be cold; operands by name; a chain without a contraction; several chains.
+lists("command_line/4x4x4/f32/warm" ${matmul} --shape=4x4x4)
+lists("command_line/x=2x8,w=8x4/f32/warm" "--chain=matmul(x, w)" --shape=x=2x8,w=8x4)
+lists("command_line/8x16/f32/warm" "--chain=gelu_tanh | mul 2" --shape=8x16)
+lists("command_line/x=2x8,w=8x4,v=4x3/bf16/warm" "--chain=matmul(x, w) | relu -> ~h\; matmul(~h, v)" --shape=x=2x8,w=8x4,v=4x3
+      --precision=bf16)
+
+refused("'--nonsense' is no option of sinter_bench" --nonsense)
+refused("--backend names 'cuda'. this build has .*reference" ${matmul} --shape=1x1x1 --backend=jit,cuda)
+refused("--peers names 'blis'. this build has none, loops" --peers=blis)
+refused("--chain wants a --shape" ${matmul})
+refused("--shape and --weight want a --chain" --shape=1x1x1)
+refused("--shape is '12'. a matmul wants MxNxK" ${matmul} --shape=12)
+refused("--shape is '1xtwox3'. extents joined by x are wanted" ${matmul} --shape=1xtwox3)
+refused("--shape is '1x-2x3'. extents joined by x are wanted" ${matmul} --shape=1x-2x3)
+refused("--shape is '1x2x'. extents joined by x are wanted" ${matmul} --shape=1x2x)
+refused("a convolution wants --weight beside --shape" ${conv} --shape=1x56x56x64)
+refused("--weight is '64y3'. extents joined by x" ${conv} --shape=1x56x56x64 --weight=64y3)
+refused("--weight is for a --shape without names" ${conv} --shape=x=1x56x56x64 --weight=64x3x3x64)
+refused("--weight is for a chain that begins with a matmul or a convolution" --chain=relu --shape=4x4 --weight=4x4)
+refused("--shape holds 'w'. name=extents is wanted" ${matmul} --shape=x=1x2,w)
+refused("--shape gives extents of 'x' twice" ${matmul} --shape=x=1x2,x=1x2)
+refused("--shape gives extents of 'z', which the chain does not read" ${matmul} --shape=x=1x2,w=2x3,z=4)
+refused("w.* 65x3x3x63|channels" ${conv} --shape=1x56x56x64 --weight=65x3x3x63)
+refused("the name of an op is wanted at character" "--chain=matmul | gelu" --shape=4x4x4)
+refused("a dtype is wanted" ${matmul} --shape=4x4x4 --precision=fp8)
+refused("no chain before this one makes 'h'" "--chain=relu(x:tensor) -> ~g\; relu(~h:tensor)" --shape=x=4x4)
