@@ -53,7 +53,8 @@ inline result<std::shared_ptr<mapped_file const>> mapped_file::open(std::string 
   struct stat about {};
   void* data = MAP_FAILED;
   if (::fstat(file, &about) == 0 && about.st_size > 0)
-    data = ::mmap(nullptr, static_cast<std::size_t>(about.st_size), PROT_READ, MAP_PRIVATE, file, 0);
+    data =
+        ::mmap(nullptr, static_cast<std::size_t>(about.st_size), PROT_READ, MAP_PRIVATE, file, 0);
   ::close(file);
   if (data == MAP_FAILED) return no_file(path, "cannot be mapped, or is empty");
   return std::make_shared<mapped_file const>(data, static_cast<std::size_t>(about.st_size));
@@ -74,8 +75,8 @@ inline status write_file(std::string const& path,
   if (file == nullptr) return no_file(unfinished, "cannot be written");
   bool good = true;
   for (array_view<std::byte const> piece : pieces)
-    good = good && (piece.empty() ||
-                    std::fwrite(piece.data(), 1, piece.size(), file) == piece.size());
+    good =
+        good && (piece.empty() || std::fwrite(piece.data(), 1, piece.size(), file) == piece.size());
   good = std::fclose(file) == 0 && good;
   good = good && std::rename(unfinished.c_str(), path.c_str()) == 0;
   if (good) return {};

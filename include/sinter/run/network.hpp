@@ -80,7 +80,7 @@ class parameter {
   tensor_view view_;
   std::shared_ptr<detail::fold_recipe const> recipe_;
   detail::fold_part part_ = detail::fold_part::weight;
-  std::string refusal_;                 ///< why it could not be made: add() passes it on
+  std::string refusal_;  ///< why it could not be made: add() passes it on
 };
 
 /// A convolution and the batch norm after it as one: y = conv(x, weight) + bias. The weight is seen as OHWI.
@@ -99,7 +99,7 @@ class weight_source {
   weight_source() = default;
   template <class F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, weight_source>)
-  weight_source(F&& source)  // NOLINT: implicit on purpose
+      weight_source(F&& source)  // NOLINT: implicit on purpose
       : held_(std::make_shared<std::remove_cvref_t<F>>(std::forward<F>(source))),
         call_([](void* held, std::string_view name) -> result<tensor_view> {
           return (*static_cast<std::remove_cvref_t<F>*>(held))(name);
@@ -115,7 +115,7 @@ class weight_source {
 
 /// Bytes of a network's memory for one call, without weights, inputs and outputs. Dynamic extents count as nothing.
 struct network_memory {
-  std::size_t arena = 0;          ///< what a call takes: values between groups and the scratch of kernels
+  std::size_t arena = 0;  ///< what a call takes: values between groups and the scratch of kernels
   std::size_t intermediates = 0;  ///< the sum of all values, each with memory of its own
   std::size_t least = 0;          ///< what no plan can go below: the most that is alive at one time
 };
@@ -141,7 +141,8 @@ class network {
   /// The same, validated once: called without arguments, by one thread at a time; repoint() knows the names.
   template <viewable In, viewable Out>
   bound bind(In&& in, Out&& out) const {
-    return std::move(bind_one(as_view(std::forward<In>(in)), as_view(std::forward<Out>(out))).value());
+    return std::move(
+        bind_one(as_view(std::forward<In>(in)), as_view(std::forward<Out>(out))).value());
   }
   result<bound> try_bind(array_view<named_view const> in, array_view<named_output const> out) const;
 

@@ -87,8 +87,7 @@ class network_builder {
   auto add(std::string_view label, E const& block,
            network_binding<Names, Operands> const&... bindings) {
     constexpr bool structure_holds = (require_no_fault(structure_fault<E>), true);
-    static_assert(structure_holds &&
-                  detail::checker<signature_of<E>>::template joined<Names...>());
+    static_assert(structure_holds && detail::checker<signature_of<E>>::template joined<Names...>());
     detail::joined_operand const operands[] = {detail::join_operand(bindings)...};
     auto constexpr& names = detail::output_names<E>;
     std::array<net_value, names.size()> values;
@@ -121,6 +120,8 @@ class network_builder {
   result<network> build(std::initializer_list<named_value> outputs) {
     return build(array_view<named_value const>(outputs.begin(), outputs.size()));
   }
+  /// What was recorded so far: run/network_graph.hpp.
+  detail::network_graph const& graph() const noexcept { return *graph_; }
   /// Did everything so far fit? build() says the same.
   status state() const;
 

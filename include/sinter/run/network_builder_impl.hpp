@@ -1,11 +1,12 @@
-// Definitions of run/network_builder.hpp. Included by backends.hpp and by nothing else.
+// Definitions of run/network_builder.hpp: inputs, blocks, views, build(). Included by run/network_impl.hpp.
 #pragma once
 
 #include <optional>
 #include <utility>
 
-#include "../base/decimal.hpp"
+#include "network_block.hpp"
 #include "network_builder.hpp"
+#include "network_parameters_impl.hpp"
 #include "network_planner.hpp"
 #include "network_types.hpp"
 
@@ -14,79 +15,12 @@ namespace detail {
 
 inline network finish_network(std::shared_ptr<network_plan> plan, network_graph const& graph);
 
-/// What stands for a value or a parameter after a failure: extents that a caller may look at.
-inline shape nothing() { return {0, 0, 0, 0}; }
-
 inline std::string cpu_text(options const& o) {
   auto const usable = current_isa(o.max_isa);
   return std::string(usable ? sinter::name_of(best_isa(*usable)) : "no known instructions");
 }
 
-/// Asks the source, or the packed file where there is no source. A view without data is one of the file.
-inline result<tensor_view> ask_source(network_graph& g, std::vector<source_entry>& asked,
-                                      std::string_view name) {
-  if (!g.source) {
-    source_entry const* const known = g.file ? g.file->source(name) : nullptr;
-    if (known != nullptr && known->found)
-      return tensor_view{nullptr, known->type, known->dims, dense_strides(known->dims), false};
-    return bad({quoted(name), g.file ? " is not in the packed file" : ": there is no weight source"});
-  }
-  auto view = g.source(name);
-  bool known = false;
-  for (source_entry const& s : asked) known = known || s.name == name;
-  if (!known)
-    asked.push_back({std::string(name), view.ok(), view.ok() ? view->type : dtype::f32,
-                     view.ok() ? view->dims : shape{}});
-  if (!view) return view.error();
-  if (!is_floating(view->type))
-    return bad({quoted(name), " is ", sinter::name_of(view->type), "; a floating dtype is wanted"});
-  if (view->flat || view->strides.size() != view->dims.size())
-    view->strides = dense_strides(view->dims);
-  view->flat = false;
-  return view;
-}
-
 }  // namespace detail
-
-// ---- parameter
-
-SINTER_API parameter parameter::remade(std::string_view how, tensor_view const& view) const {
-  parameter p = *this;
-  p.key_ += detail::join({"|", how});
-  p.view_ = view;
-  return p;
-}
-SINTER_API parameter parameter::oihw() const {
-  int const rank = view_.rank();
-  if (rank < 3) {
-    parameter p = *this;
-    p.refusal_ = detail::join({"sinter: ", detail::quoted(key_), " of ", to_string(view_.dims),
-                               " is no weight of a convolution; [out, in, spatial...] is wanted"});
-    return p;
-  }
-  inline_vector<int, max_rank> order{0};
-  for (int i = 2; i < rank; ++i) order.push_back(i);
-  order.push_back(1);
-  return remade("oihw", permuted(view_, order));
-}
-SINTER_API parameter parameter::transposed() const {
-  if (view_.rank() >= 2) return remade("transposed", sinter::transposed(view_));
-  parameter p = *this;
-  p.refusal_ = detail::join({"sinter: ", detail::quoted(key_), " of ", to_string(view_.dims),
-                             " cannot be transposed; two axes are wanted"});
-  return p;
-}
-SINTER_API parameter parameter::reshaped(shape const& dims) const {
-  if (element_count(dims) == element_count(view_.dims) &&
-      detail::same_layout(view_.dims, view_.strides, dense_strides(view_.dims)))
-    return remade(to_string(dims),
-                  {view_.data, view_.type, dims, dense_strides(dims), false});
-  parameter p = *this;
-  p.refusal_ = detail::join({"sinter: ", detail::quoted(key_), " of ", to_string(view_.dims),
-                             " cannot be reshaped to ", to_string(dims),
-                             "; as many elements, and dense ones, are wanted"});
-  return p;
-}
 
 // ---- network_builder
 
@@ -116,7 +50,8 @@ SINTER_API precision const& network_builder::precision_of_groups() const noexcep
 SINTER_API net_value network_builder::input(std::string_view name, shape const& dims,
                                             std::optional<dtype> type) {
   tensor_desc desc{type.value_or(graph_->by_table ? dtype::f32 : graph_->dtypes.src), dims, {}};
-  if (status st = detail::complete_layout("input", name, desc); !st.ok()) graph_->refuse(st.error());
+  if (status st = detail::complete_layout("input", name, desc); !st.ok())
+    graph_->refuse(st.error());
   if (dims.empty())
     graph_->refuse(detail::bad({"input ", detail::quoted(name), " has no axes; one is wanted"}));
   if (name.empty() || name.size() > 39)
@@ -133,219 +68,7 @@ SINTER_API net_value network_builder::input(std::string_view name, shape const& 
   return {graph_->add_value(std::move(v)), dims};
 }
 
-SINTER_API parameter network_builder::weight(std::string_view name) {
-  auto view = detail::ask_source(*graph_, graph_->asked, name);
-  if (view) return parameter(std::string(name), *view);
-  graph_->refuse(view.error());
-  return parameter(std::string(name), {nullptr, dtype::f32, detail::nothing(), {}, false});
-}
-SINTER_API parameter network_builder::vector(std::string_view name) {
-  parameter p = weight(name);
-  if (graph_->state.ok() && p.dims().size() != 1)
-    graph_->refuse(detail::bad({detail::quoted(name), " is ", to_string(p.dims()),
-                                "; a vector is wanted"}));
-  return p;
-}
-SINTER_API parameter network_builder::constant(std::string_view name, tensor_view const& view) {
-  for (std::string const& known : graph_->own_constants)
-    if (known == name)
-      graph_->refuse(detail::bad({"two constants are named ", detail::quoted(name)}));
-  graph_->own_constants.emplace_back(name);
-  tensor_view v = view;
-  if (v.flat || v.strides.size() != v.dims.size()) v.strides = dense_strides(v.dims);
-  v.flat = false;
-  return parameter(detail::join({"constant ", name}), v);
-}
-
-namespace detail {
-
-/// The vectors of a batch norm; each as long as the others.
-inline result<fold_recipe> batch_norm_recipe(network_graph& g, std::string_view bn_key, float eps) {
-  fold_recipe r;
-  r.eps = double{eps};
-  struct {
-    std::string_view suffix;
-    tensor_view* view;
-  } const parts[] = {{".weight", &r.gamma},
-                     {".bias", &r.beta},
-                     {".running_mean", &r.mean},
-                     {".running_var", &r.variance}};
-  for (auto const& part : parts) {
-    std::string const name = join({bn_key, part.suffix});
-    auto view = ask_source(g, g.asked, name);
-    if (!view) return view.error();
-    if (view->dims.size() != 1 || (!r.gamma.dims.empty() && view->dims != r.gamma.dims))
-      return bad({quoted(name), " is ", to_string(view->dims),
-                  "; a vector as long as the batch norm's others is wanted"});
-    *part.view = *view;
-  }
-  return r;
-}
-
-inline parameter folded_vector(std::string const& name, std::shared_ptr<fold_recipe const> recipe,
-                               fold_part part) {
-  shape const dims = recipe->gamma.dims;
-  return {name, {nullptr, dtype::f32, dims, dense_strides(dims), false}, std::move(recipe), part};
-}
-
-inline parameter missing_parameter() {
-  return parameter("", {nullptr, dtype::f32, nothing(), {}, false});
-}
-
-}  // namespace detail
-
-SINTER_API folded network_builder::fold_batch_norm(std::string_view conv_key,
-                                                   std::string_view bn_key, float eps) {
-  folded const none{detail::missing_parameter(), detail::missing_parameter()};
-  if (!graph_->state.ok()) return none;
-  auto recipe = detail::batch_norm_recipe(*graph_, bn_key, eps);
-  if (!recipe) {
-    graph_->refuse(recipe.error());
-    return none;
-  }
-  std::string const name = detail::join({conv_key, ".weight"});
-  auto weight = detail::ask_source(*graph_, graph_->asked, name);
-  if (!weight) {
-    graph_->refuse(weight.error());
-    return none;
-  }
-  if (weight->rank() < 3 || weight->dims[0] != recipe->gamma.dims[0]) {
-    graph_->refuse(detail::bad({detail::quoted(name), " is ", to_string(weight->dims),
-                                " and the batch norm ", detail::quoted(bn_key), " has ",
-                                recipe->gamma.dims[0],
-                                " channels; [out, in, spatial...] with as many out is wanted"}));
-    return none;
-  }
-  recipe->weight = *weight;
-  std::string const bias_name = detail::join({conv_key, ".bias"});
-  if (auto bias = detail::ask_source(*graph_, graph_->asked, bias_name); bias) {
-    if (bias->dims != recipe->gamma.dims) {
-      graph_->refuse(detail::bad({detail::quoted(bias_name), " is ", to_string(bias->dims),
-                                  "; one value for each channel of ", detail::quoted(bn_key),
-                                  " is wanted"}));
-      return none;
-    }
-    recipe->bias = *bias;
-  }
-  auto const shared = std::make_shared<detail::fold_recipe const>(std::move(*recipe));
-  std::string const key = detail::join({conv_key, "+", bn_key, " eps ", to_text(eps)});
-  tensor_view const unseen{nullptr, dtype::f32, weight->dims, dense_strides(weight->dims), false};
-  return {parameter(key + ".weight", unseen, shared, detail::fold_part::weight).oihw(),
-          detail::folded_vector(key + ".bias", shared, detail::fold_part::shift)};
-}
-
-SINTER_API affine network_builder::batch_norm(std::string_view bn_key, float eps) {
-  affine const none{detail::missing_parameter(), detail::missing_parameter()};
-  if (!graph_->state.ok()) return none;
-  auto recipe = detail::batch_norm_recipe(*graph_, bn_key, eps);
-  if (!recipe) {
-    graph_->refuse(recipe.error());
-    return none;
-  }
-  auto const shared = std::make_shared<detail::fold_recipe const>(std::move(*recipe));
-  std::string const key = detail::join({bn_key, " eps ", to_text(eps)});
-  return {detail::folded_vector(key + ".scale", shared, detail::fold_part::scale),
-          detail::folded_vector(key + ".shift", shared, detail::fold_part::shift)};
-}
-
 // ---- blocks
-
-namespace detail {
-
-/// One block on its way into the graph: values inside it are known by the names of the partition.
-class block_adder {
- public:
-  block_adder(network_graph& graph, std::string_view label,
-              array_view<bound_operand const> operands)
-      : graph_(graph), label_(label), operands_(operands) {}
-
-  status add(chain c) {
-    block_group g;
-    g.label = label_;
-    operand_spec specs[max_operands];
-    for (int i = 0; i < c.operands.ssize(); ++i)
-      if (status st = take_operand(c, i, g, specs[at(i)]); !st.ok()) return st;
-    auto made = make_problem(c, array_view(specs, c.operands.size()), {},
-                             graph_.options.numerics);
-    if (!made) return made.error();
-    g.chain = std::move(c);
-    int const index = static_cast<int>(graph_.groups.size());
-    for (int i = 0; i < g.chain.outputs.ssize(); ++i) {
-      output const& o = g.chain.outputs[i];
-      graph_value v;
-      v.from = value_from::group;
-      v.dims = made->outputs[at(i)].dims;
-      v.type = o.type;
-      v.name = o.name == "out" ? label_ : join({label_, ".", o.name});
-      v.group = index;
-      v.output = i;
-      g.values.push_back(graph_.add_value(std::move(v)));
-      made_.push_back({o.name, g.values.back(), o.internal});
-    }
-    graph_.groups.push_back(std::move(g));
-    graph_.events.push_back({true, index});
-    return {};
-  }
-  /// The value of an output of the block.
-  int output_value(std::string_view name) const {
-    for (made_value const& m : made_)
-      if (!m.internal && m.name == name) return m.value;
-    return -1;
-  }
-
- private:
-  struct made_value {
-    name_text name;
-    int value;
-    bool internal;
-  };
-
-  static bool contraction_reads(chain const& c, int operand) {
-    for (step const& s : c.steps)
-      if (s.contraction >= 0)
-        for (value_ref a : s.args)
-          if (a == operand_ref(operand)) return true;
-    return false;
-  }
-
-  status take_operand(chain& c, int i, block_group& g, operand_spec& spec) {
-    operand& o = c.operands[i];
-    if (o.internal) {
-      for (made_value const& m : made_)
-        if (m.internal && m.name == o.name) return take_value(c, i, m.value, g, spec);
-      return bad({"no earlier group makes the intermediate ", quoted(o.name)});
-    }
-    for (bound_operand const& b : operands_) {
-      if (b.name != o.name) continue;
-      if (b.value >= 0) return take_value(c, i, b.value, g, spec);
-      spec = tensor_desc{o.type, b.constant->dims(), {}};
-      g.operands.push_back({-1, graph_.add_constant(*b.constant)});
-      return {};
-    }
-    return bad({"operand ", quoted(o.name), " is not bound"});
-  }
-  status take_value(chain& c, int i, int value, block_group& g, operand_spec& spec) {
-    operand& o = c.operands[i];
-    if (o.role != role::tensor)
-      return bad({"operand ", quoted(o.name), " is a ", sinter::name_of(o.role),
-                  " and is bound to a value; a parameter is wanted, or a tensor in the block"});
-    if (contraction_reads(c, i)) {
-      value = graph_.as_type(value, o.type);
-    } else {
-      o.type = graph_.value(value).type;
-    }
-    spec = tensor_desc{o.type, graph_.value(value).dims, {}};
-    g.operands.push_back({value, -1});
-    return {};
-  }
-
-  network_graph& graph_;
-  std::string label_;
-  array_view<bound_operand const> operands_;
-  std::vector<made_value> made_;
-};
-
-}  // namespace detail
 
 SINTER_API void network_builder::add_groups(std::string_view label,
                                             result<std::vector<chain>> groups,
@@ -363,8 +86,8 @@ SINTER_API void network_builder::add_groups(std::string_view label,
   for (detail::joined_operand const& o : operands) {
     bound.push_back({o.name, o.value != nullptr ? o.value->index_ : -1, o.constant});
     if (o.value != nullptr && (o.value->index_ < 0 || o.value->index_ >= graph_->value_count()))
-      return refuse(detail::bad({"operand ", detail::quoted(o.name),
-                                 " is bound to a value that no builder made"}));
+      return refuse(detail::bad(
+          {"operand ", detail::quoted(o.name), " is bound to a value that no builder made"}));
     if (o.constant != nullptr && !o.constant->refusal_.empty())
       return refuse({code::bad_argument, o.constant->refusal_});
   }
@@ -398,9 +121,9 @@ SINTER_API net_value network_builder::concat(array_view<net_value const> parts) 
     extent const channels = dims.back();
     dims.back() = v.dims.back();
     if (channels == dynamic || !(dims == v.dims)) {
-      graph_->refuse(detail::bad({"concat of ", to_string(parts[0].dims_), " and ",
-                                  to_string(part.dims_),
-                                  "; extents may differ in the channels only, which are fixed"}));
+      graph_->refuse(
+          detail::bad({"concat of ", to_string(parts[0].dims_), " and ", to_string(part.dims_),
+                       "; extents may differ in the channels only, which are fixed"}));
       return {-1, detail::nothing()};
     }
     if (!v.parts.empty()) v.dims.back() += channels;
@@ -451,7 +174,8 @@ SINTER_API net_value network_builder::flatten(net_value const& of) {
   if (!graph_->state.ok() || of.index_ < 0) return {-1, detail::nothing()};
   shape dims = of.dims_;
   extent rest = 1;
-  for (int i = 1; i < dims.ssize(); ++i) rest = dims[i] == dynamic ? -1 : checked_mul(rest, dims[i]);
+  for (int i = 1; i < dims.ssize(); ++i)
+    rest = dims[i] == dynamic ? -1 : checked_mul(rest, dims[i]);
   if (rest < 0 || dims.ssize() < 2) {
     graph_->refuse(detail::bad({"flatten of ", to_string(of.dims_),
                                 "; a batch axis and fixed extents after it are wanted"}));

@@ -13,9 +13,9 @@
 namespace sinter::inline SINTER_ABI::detail {
 
 struct copy_shape {
-  int element = 4;               ///< bytes
-  extent channels = 0;           ///< copied of each pixel
-  extent from_row = 0;           ///< elements from a pixel to the next
+  int element = 4;      ///< bytes
+  extent channels = 0;  ///< copied of each pixel
+  extent from_row = 0;  ///< elements from a pixel to the next
   extent to_row = 0;
   extent pixels = 0;             ///< of a call whose extents are not dynamic
   std::vector<std::int32_t> to;  ///< of each channel read, its place; empty: as they are

@@ -132,7 +132,8 @@ inline int network_graph::as_type(int v, dtype type) {
     block_group& g = groups[at(was.group)];
     value_ref const step = g.chain.outputs[was.output].value;
     for (int i = 0; i < g.chain.outputs.ssize(); ++i)
-      if (g.chain.outputs[i].value == step && g.chain.outputs[i].type == type) return g.values[at(i)];
+      if (g.chain.outputs[i].value == step && g.chain.outputs[i].type == type)
+        return g.values[at(i)];
     if (g.chain.outputs.full()) return cast_to(v, type);
     output more = g.chain.outputs[was.output];
     more.type = type;

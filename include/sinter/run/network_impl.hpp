@@ -60,7 +60,8 @@ SINTER_API status network::call_one(tensor_view const& in, output_view const& re
   named_output const result{p.outputs[0].name, result_view};
   return try_call(array_view(&view, 1), array_view(&result, 1));
 }
-SINTER_API result<bound> network::bind_one(tensor_view const& in, output_view const& result_view) const {
+SINTER_API result<bound> network::bind_one(tensor_view const& in,
+                                           output_view const& result_view) const {
   detail::program_plan const& p = *plan_->program;
   if (status st = detail::check_single(p); !st.ok()) return st.error();
   named_view const view{p.inputs[0].name, in};
@@ -77,13 +78,26 @@ SINTER_API std::string network::explain() const {
   detail::network_plan const& n = *plan_;
   detail::program_plan const& p = *n.program;
   auto const whole = [](double v) { return static_cast<long long>(v); };
-  std::string t = detail::join(
-      {"network: ", group_count(), " groups on ", n.kernels, " kernels, ", n.copies, " copies\n",
-       "memory: arena ", n.memory.arena, " bytes (least possible ", n.memory.least,
-       ", sum of intermediates ", n.memory.intermediates, ")",
-       p.dynamic ? " and what dynamic extents want at the call\n" : "\n", "built in ",
-       whole(n.milliseconds), " ms, ", whole(n.packing_milliseconds),
-       " of them for packing weights\n"});
+  std::string t = detail::join({"network: ",
+                                group_count(),
+                                " groups on ",
+                                n.kernels,
+                                " kernels, ",
+                                n.copies,
+                                " copies\n",
+                                "memory: arena ",
+                                n.memory.arena,
+                                " bytes (least possible ",
+                                n.memory.least,
+                                ", sum of intermediates ",
+                                n.memory.intermediates,
+                                ")",
+                                p.dynamic ? " and what dynamic extents want at the call\n" : "\n",
+                                "built in ",
+                                whole(n.milliseconds),
+                                " ms, ",
+                                whole(n.packing_milliseconds),
+                                " of them for packing weights\n"});
   t += detail::explain_isa(p);
   for (int g = 0; g < group_count(); ++g)
     t += detail::join({n.labels[detail::at(g)], "\n  ", detail::explain_group(p, g)});

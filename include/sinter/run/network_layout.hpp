@@ -29,9 +29,9 @@ struct location {
 /// Channels of a value that have to be copied to where another value lies.
 struct planned_copy {
   int from = -1;
-  extent skip = 0, count = 0;    ///< which channels of it
-  int to = -1;                   ///< the value that they are copied to
-  extent first = 0;              ///< from which of its channels on
+  extent skip = 0, count = 0;        ///< which channels of it
+  int to = -1;                       ///< the value that they are copied to
+  extent first = 0;                  ///< from which of its channels on
   std::vector<std::int32_t> places;  ///< of a shuffle: where each channel goes
   std::string why;
 };
@@ -66,10 +66,10 @@ class network_layout {
   enum class place_kind : unsigned char { own, within };
   struct state {
     place_kind kind = place_kind::own;
-    int base = -1;       ///< within which value
-    extent first = 0;    ///< from which of its channels on
-    extent row = 0;      ///< of memory of its own
-    bool taken = false;  ///< by a concat
+    int base = -1;          ///< within which value
+    extent first = 0;       ///< from which of its channels on
+    extent row = 0;         ///< of memory of its own
+    bool taken = false;     ///< by a concat
     bool absorbed = false;  ///< a concat that only a shuffle reads: its parts go there
     int readers = 0;
     int reader = -1;  ///< the last value that reads it
@@ -124,9 +124,7 @@ class network_layout {
     }
     return graph_.value(start.root).from != value_from::input;
   }
-  bool is_flattened(int v) const {
-    return graph_.value(v).from == value_from::flatten;
-  }
+  bool is_flattened(int v) const { return graph_.value(v).from == value_from::flatten; }
   /// find() before views are settled: channels are followed.
   location find_early(int v) const {
     extent first = 0;

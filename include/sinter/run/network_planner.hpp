@@ -86,8 +86,8 @@ class network_planner {
     if (item < 0) {
       graph_value const& v = graph_.value(root);
       bool const moves = is_dynamic(v.dims);
-      item = add_item(
-          moves ? 0 : static_cast<std::size_t>(element_count(v.dims) * size_of(v.type)), g);
+      item = add_item(moves ? 0 : static_cast<std::size_t>(element_count(v.dims) * size_of(v.type)),
+                      g);
       bool const part = moves && made.size() == v.dims.size() && v.channels() != dynamic;
       program_->makers[at(item)] = {g, output, part ? v.channels() : -1};
     }
@@ -130,15 +130,31 @@ class network_planner {
 
   // ---- groups
 
-  status add_block(block_group const& b) {
+  /// The block without outputs that nothing reads, where another one stays: a value that is wanted in another dtype
+  /// only is not stored twice.
+  block_group without_unread(block_group const& b) const {
+    block_group r = b;
+    r.values.clear();
+    r.chain.outputs.clear();
+    for (std::size_t i = 0; i < b.values.size(); ++i) {
+      bool const last = i + 1 == b.values.size() && r.values.empty();
+      if (layout_->readers(b.values[i]) == 0 && !last) continue;
+      r.values.push_back(b.values[i]);
+      r.chain.outputs.push_back(b.chain.outputs[static_cast<int>(i)]);
+    }
+    return r;
+  }
+
+  status add_block(block_group const& recorded) {
+    block_group const b = without_unread(recorded);
     int const g = static_cast<int>(program_->groups.size());
     operand_spec specs[max_operands];
     for (std::size_t i = 0; i < b.operands.size(); ++i) {
       block_operand const& o = b.operands[i];
-      specs[i] = o.value >= 0 ? desc_of(o.value, layout_->find(o.value))
-                              : tensor_desc{b.chain.operands[i].type,
-                                            graph_.constants[at(o.constant)].dims(),
-                                            {}};
+      specs[i] =
+          o.value >= 0
+              ? desc_of(o.value, layout_->find(o.value))
+              : tensor_desc{b.chain.operands[i].type, graph_.constants[at(o.constant)].dims(), {}};
     }
     strides output_strides[max_outputs];
     for (std::size_t i = 0; i < b.values.size(); ++i)
@@ -155,8 +171,8 @@ class network_planner {
     }
     for (std::size_t i = 0; i < b.values.size(); ++i) {
       graph_value const& v = graph_.value(b.values[i]);
-      program_->groups.back().outputs.push_back(write_place(
-          b.values[i], layout_->find(b.values[i]), g, static_cast<int>(i), v.dims));
+      program_->groups.back().outputs.push_back(
+          write_place(b.values[i], layout_->find(b.values[i]), g, static_cast<int>(i), v.dims));
     }
     program_->groups.back().scratch =
         add_item(program_->groups.back().chosen.kernel->scratch_bytes(), g);
@@ -196,8 +212,8 @@ class network_planner {
     if (o.value >= 0) return read_place(layout_->find(o.value), g, i);
     auto const start = std::chrono::steady_clock::now();
     group_plan const& group = program_->group(g);
-    auto found = plan_->weights.constant(graph_.constants[at(o.constant)], group, i,
-                                         graph_.file.get());
+    auto found =
+        plan_->weights.constant(graph_.constants[at(o.constant)], group, i, graph_.file.get());
     plan_->packing_milliseconds += milliseconds_since(start);
     if (!found) return found.error();
     program_->constants.push_back(found->data);
@@ -216,8 +232,8 @@ class network_planner {
       from.first += c.skip;
       shape dims = graph_.value(c.from).dims;
       dims.back() = c.count;
-      std::string const what = join({graph_.value(c.from).name, " into ", graph_.value(c.to).name,
-                                     ": ", c.why});
+      std::string const what =
+          join({graph_.value(c.from).name, " into ", graph_.value(c.to).name, ": ", c.why});
       if (status st = add_copy(dims, from, c.to, to, c.places, what, -1); !st.ok()) return st;
     }
     return {};
@@ -228,9 +244,8 @@ class network_planner {
       if (direct_[i]) continue;
       int const v = outputs_[i].value;
       graph_value const& value = graph_.value(v);
-      std::string const what =
-          join({value.name, " into output ", quoted(outputs_[i].name),
-                ": other groups read it, or no group writes it by itself"});
+      std::string const what = join({value.name, " into output ", quoted(outputs_[i].name),
+                                     ": other groups read it, or no group writes it by itself"});
       if (status st = add_copy(value.dims, layout_->find(v), v, {v, 0, value.channels()}, {}, what,
                                static_cast<int>(i));
           !st.ok())
@@ -246,16 +261,16 @@ class network_planner {
     int const g = static_cast<int>(program_->groups.size());
     dtype const type = graph_.value(target).type;
     extent const source_channels = graph_.value(from.root).channels();
-    bool const whole_input = graph_.value(from.root).from == value_from::input &&
-                             from.first == 0 && source_channels == dims.back();
+    bool const whole_input = graph_.value(from.root).from == value_from::input && from.first == 0 &&
+                             source_channels == dims.back();
     shape const pixels_of = dims;
     // An input is described to the caller by the first operand that reads it, so a slice of one is read as a whole.
     shape read = dims;
     if (graph_.value(from.root).from == value_from::input && !whole_input)
       read.back() = source_channels;
     bool const moves = is_dynamic(dims);
-    operand_spec const spec = tensor_desc{
-        type, read, moves ? strides{} : strides_of(read, from.row)};
+    operand_spec const spec =
+        tensor_desc{type, read, moves ? strides{} : strides_of(read, from.row)};
     strides const out = moves || read.back() != dims.back() ? strides{} : strides_of(dims, to.row);
     auto made = make_problem(cast_chain(type, type), array_view(&spec, 1), array_view(&out, 1),
                              program_->numerics);
@@ -293,8 +308,7 @@ class network_planner {
     plan_->memory.arena = program_->arena_bytes;
     plan_->memory.least = least_arena(program_->items);
     for (std::size_t i = 0; i < program_->items.size(); ++i)
-      if (program_->makers[i].group >= 0)
-        plan_->memory.intermediates += program_->items[i].bytes;
+      if (program_->makers[i].group >= 0) plan_->memory.intermediates += program_->items[i].bytes;
     return {};
   }
 

@@ -27,10 +27,10 @@ class block_types {
       for (value_ref a : s.args)
         if (dtype const t = type_of(c, a, types); size_of(t) > size_of(widest)) widest = t;
       runs_in const how = graph_.table[s.code];
-      types[i] = s.code == op::cast            ? s.to
-                 : how == runs_in::full         ? dtype::f32
+      types[i] = s.code == op::cast                     ? s.to
+                 : how == runs_in::full                 ? dtype::f32
                  : how == runs_in::low || low == widest ? low
-                                               : widest;
+                                                        : widest;
       if (s.contraction < 0) continue;
       contraction = types[i];
       contracts = true;

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "network_file.hpp"
 #include "network.hpp"
+#include "network_file.hpp"
 #include "program_plan.hpp"
 
 namespace sinter::inline SINTER_ABI::detail {
@@ -45,8 +45,8 @@ inline void store_rounded(void* to, dtype type, extent i, float v) {
 
 /// A dense copy in a floating dtype.
 inline result<std::shared_ptr<buffer const>> dense_copy(tensor_view const& v, dtype type) {
-  auto made = std::make_shared<buffer>(
-      static_cast<std::size_t>(element_count(v.dims) * size_of(type)));
+  auto made =
+      std::make_shared<buffer>(static_cast<std::size_t>(element_count(v.dims) * size_of(type)));
   if (made->failed()) return failure{code::out_of_memory, "sinter: no memory for a constant"};
   void* const to = made->data();
   for_each_element(v.dims, v.strides, [&](extent i, extent position) {
@@ -102,8 +102,8 @@ class network_weights {
                                 packed_file const* file) {
     operand const& o = group.problem.chain.operands[index];
     bool const packs = o.role == role::weight;
-    std::string const layout = packs ? group.chosen.kernel->layout_key(index)
-                                     : join({"dense ", sinter::name_of(o.type)});
+    std::string const layout =
+        packs ? group.chosen.kernel->layout_key(index) : join({"dense ", sinter::name_of(o.type)});
     for (packed_entry const& e : entries_)
       if (e.key == p.key() && e.layout == layout) return e;
     packed_entry e{p.key(), layout, nullptr, 0, {}};
