@@ -1,7 +1,7 @@
 // Autocast: one table says which op runs in bf16 and which in f32, over a whole network.
 #include <cmath>
 #include <cstdio>
-#include <sinter/sinter.hpp>
+#include <sinter/network.hpp>
 #include <string_view>
 #include <vector>
 

@@ -1,7 +1,7 @@
 // A network: many blocks in one program with one arena. Batch norms are folded; concat and flatten cost nothing.
 #include <cstdio>
 #include <map>
-#include <sinter/sinter.hpp>
+#include <sinter/network.hpp>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -13,8 +13,10 @@
 #include "backend/onednn.hpp"
 #endif
 #include "backend/reference.hpp"
-#include "run/network_impl.hpp"
 #include "run/program_core_impl.hpp"
+#if SINTER_EXTERN_BACKENDS
+#include "run/network_impl.hpp"  // in a header-only build: sinter/network.hpp
+#endif
 
 namespace sinter::inline SINTER_ABI {
 

@@ -5,8 +5,8 @@
 //   constexpr auto b = sinter::vector<"b">;
 //   auto kernel = sinter::compile<sinter::bf16>(sinter::relu(sinter::matmul(x, w) + b), x.dims(32, 512), w.dims(512, 64));
 //
-// The umbrella: everything a user needs. With SINTER_EXTERN_BACKENDS (CMake target sinter::backends) it is free of
-// dnnl.hpp and xbyak.h. The tutorial is docs/tutorial.md.
+// The umbrella: everything that chains need; networks are in sinter/network.hpp. With SINTER_EXTERN_BACKENDS (CMake
+// target sinter::backends) it is free of dnnl.hpp and xbyak.h. The tutorial is docs/tutorial.md.
 #pragma once
 
 #include "config.hpp"
@@ -16,5 +16,4 @@
 #include "backends.hpp"
 #endif
 #include "core/tensor_view.hpp"
-#include "run/network_builder.hpp"
 #include "run/program.hpp"

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <map>
+#include <sinter/network.hpp>
 #include <string>
 #include <vector>
 

@@ -8,7 +8,7 @@
 //
 // A network is immutable, cheap to copy and shareable by threads, as every program is. It owns its weights, packed.
 // run/network_builder.hpp makes one; docs/networks.md is the guide. Declarations only: the definitions are in
-// run/network_impl.hpp, which backends.hpp includes.
+// run/network_impl.hpp.
 #pragma once
 
 #include <cstddef>
@@ -128,23 +128,23 @@ class network {
   /// One call of a network with one input and one output: `net(image, logits)`. Views as in a program's call.
   /// Allocates at the first call of a thread only, and where dynamic extents outgrow the arena.
   template <viewable In, viewable Out>
-  void operator()(In&& in, Out&& out) const {
-    try_call(std::forward<In>(in), std::forward<Out>(out)).check();
+  void operator()(In&& in, Out&& to) const {
+    try_call(std::forward<In>(in), std::forward<Out>(to)).check();
   }
   template <viewable In, viewable Out>
-  status try_call(In&& in, Out&& out) const {
-    return call_one(as_view(std::forward<In>(in)), as_view(std::forward<Out>(out)));
+  status try_call(In&& in, Out&& to) const {
+    return call_one(as_view(std::forward<In>(in)), as_view(std::forward<Out>(to)));
   }
   /// Any number of inputs and outputs, by name, in any order.
-  status try_call(array_view<named_view const> in, array_view<named_output const> out) const;
+  status try_call(array_view<named_view const> in, array_view<named_output const> to) const;
 
   /// The same, validated once: called without arguments, by one thread at a time; repoint() knows the names.
   template <viewable In, viewable Out>
-  bound bind(In&& in, Out&& out) const {
+  bound bind(In&& in, Out&& to) const {
     return std::move(
-        bind_one(as_view(std::forward<In>(in)), as_view(std::forward<Out>(out))).value());
+        bind_one(as_view(std::forward<In>(in)), as_view(std::forward<Out>(to))).value());
   }
-  result<bound> try_bind(array_view<named_view const> in, array_view<named_output const> out) const;
+  result<bound> try_bind(array_view<named_view const> in, array_view<named_output const> to) const;
 
   /// Allocates now what this thread's first call would.
   void warm_up() const;
@@ -169,8 +169,8 @@ class network {
   program_core const& core() const noexcept;
 
  private:
-  status call_one(tensor_view const& in, output_view const& out) const;
-  result<bound> bind_one(tensor_view const& in, output_view const& out) const;
+  status call_one(tensor_view const& in, output_view const& to) const;
+  result<bound> bind_one(tensor_view const& in, output_view const& to) const;
 
   std::shared_ptr<detail::network_plan const> plan_;
 };

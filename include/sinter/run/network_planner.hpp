@@ -271,8 +271,9 @@ class network_planner {
     bool const moves = is_dynamic(dims);
     operand_spec const spec =
         tensor_desc{type, read, moves ? strides{} : strides_of(read, from.row)};
-    strides const out = moves || read.back() != dims.back() ? strides{} : strides_of(dims, to.row);
-    auto made = make_problem(cast_chain(type, type), array_view(&spec, 1), array_view(&out, 1),
+    strides const written =
+        moves || read.back() != dims.back() ? strides{} : strides_of(dims, to.row);
+    auto made = make_problem(cast_chain(type, type), array_view(&spec, 1), array_view(&written, 1),
                              program_->numerics);
     if (!made) return made.error();
     copy_shape c{size_of(type), dims.back(), from.row, to.row, 0, places};
