@@ -33,15 +33,6 @@ same_version() {
 one_home() { ! git grep -nE "(VERSION|version) *[:=]? *\"?$version" -- cmake CMakeLists.txt conanfile.py src include run; }
 changelog_entry() { grep -qE "^## \[$version\] - [0-9]{4}-[0-9]{2}-[0-9]{2}$" CHANGELOG.md || { echo "wanted: ## [$version] - DATE"; return 1; }; }
 todo_has_issue() { ! git grep -nwE 'TODO|FIXME|XXX|HACK' -- ':!scripts/release_check.sh' ':!*.md' | grep -vE '#[0-9]+'; }
-links_lead_somewhere() {
-  local page target missing=0
-  for page in *.md docs/*.md packaging/*/*.md examples/*/*.md; do
-    while read -r target; do
-      [ -e "$(dirname "$page")/$target" ] || { echo "$page: $target"; missing=1; }
-    done < <(awk '/^ *```/ { code = !code; next } !code' "$page" | sed 's/`[^`]*`//g' | grep -oE '\]\([^)#]+' | sed 's/^](//' | grep -vE '^[a-z]+:' || true)
-  done
-  return $missing
-}
 clean_tree() { git diff --quiet HEAD || { git status --short; return 1; }; }
 builds() { cmake --preset release && cmake --build build/release --parallel "${SINTER_JOBS:-2}"; }
 tests() { ctest --test-dir build/release --no-tests=error --output-on-failure -R "$1"; }
@@ -51,7 +42,7 @@ check "the version is said once, in config.hpp" one_home
 check "files that repeat it say $version, or $minor" same_version
 check "CHANGELOG.md has an entry of $version" changelog_entry
 check "no TODO without the number of its issue" todo_has_issue
-check "links between pages lead somewhere" links_lead_somewhere
+check "links between pages lead somewhere" bash test/demo/docs/links.sh .
 check "everything is committed" clean_tree
 check "the sources are formatted" bash run format --check
 if [ "$quick" != --quick ]; then
