@@ -100,9 +100,9 @@ class weight_source {
   template <class F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, weight_source>)
       weight_source(F&& source)  // NOLINT: implicit on purpose
-      : held_(std::make_shared<std::remove_cvref_t<F>>(std::forward<F>(source))),
+      : held_(std::make_shared<std::decay_t<F>>(std::forward<F>(source))),
         call_([](void* held, std::string_view name) -> result<tensor_view> {
-          return (*static_cast<std::remove_cvref_t<F>*>(held))(name);
+          return (*static_cast<std::decay_t<F>*>(held))(name);
         }) {}
 
   explicit operator bool() const noexcept { return call_ != nullptr; }

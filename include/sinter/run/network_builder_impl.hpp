@@ -1,4 +1,8 @@
-// Definitions of run/network_builder.hpp: inputs, blocks, views, build(). Included by run/network_impl.hpp.
+// Definitions of run/network_builder.hpp: inputs, blocks, views, build().
+//
+// What is said is checked and recorded; nothing is compiled before build(). After the first failure every function
+// gives values with extents of 0 and does nothing else. Included by run/network_impl.hpp, and so in one translation
+// unit where SINTER_EXTERN_BACKENDS says so. Read run/network_planner.hpp next.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,8 @@
-// Definitions of run/network.hpp: call, bind, explain, save. Included by backends.hpp and by nothing else.
+// Definitions of run/network.hpp: call, bind, explain, save.
+//
+// A network is a program_core with constants of its own and names for its groups: calls, threads and dynamic extents
+// are those of run/program_core_impl.hpp. Included by backends.hpp and by nothing else, and so in one translation unit
+// where SINTER_EXTERN_BACKENDS says so.
 #pragma once
 
 #include <array>

@@ -1,5 +1,8 @@
 // Definitions of run/network.hpp and run/network_builder.hpp that make parameters: from the source, reshaped, folded.
-// Included by run/network_builder_impl.hpp.
+//
+// A parameter is a view or a recipe; no element is read here, so a network whose packed weights come from a file never
+// touches the originals. What the source answers is remembered for that file. Included by
+// run/network_builder_impl.hpp. Read run/network_weights.hpp for what becomes of a recipe.
 #pragma once
 
 #include <memory>
