@@ -29,7 +29,7 @@ def label(name):
     return NAMES.get(name, name)
 
 
-def shorten(text, most=46):
+def shorten(text, most):
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
@@ -42,8 +42,14 @@ def save(figure, path):
 MOST_BARS = 40
 
 
+def bar_label(group, kind):
+    """The problem without what the title says already."""
+    own = group.problem.removeprefix(kind.removeprefix(group.family).lstrip("/") + "/")
+    return f"{shorten(own, 48)}  {group.precision} {group.memory}".rstrip()
+
+
 def ratio_bars(groups, contender, title, path):
-    """One bar for each problem, sorted: how many times as fast as the first contender."""
+    """One bar for each problem, sorted: how many times as fast as the first contender. The title is their kind."""
     rows = sorted(((g.ratio(contender), g) for g in groups if contender in g.contenders and contender != g.baseline),
                   key=lambda r: r[0])
     if not rows:
@@ -55,8 +61,7 @@ def ratio_bars(groups, contender, title, path):
     ratios = [r for r, _ in rows]
     bars = axes.barh(range(len(rows)), [r - 1 for r in ratios], left=1, height=0.72,
                      color=[colour("jit") if r >= 1 else colour("onednn") for r in ratios])
-    axes.set_yticks(range(len(rows)), [shorten(g.problem) + f"  {g.precision} {g.memory}".rstrip() for _, g in rows],
-                    fontsize=7.5)
+    axes.set_yticks(range(len(rows)), [bar_label(g, title) for _, g in rows], fontsize=7.5)
     axes.set_xscale("log")
     low, high = min(ratios + [0.9]), max(ratios + [1.1])
     axes.set_xlim(low / 1.18, high * 1.18)
@@ -73,13 +78,16 @@ def ratio_bars(groups, contender, title, path):
         axes.annotate(f"{r:.2f}", (r, bar.get_y() + bar.get_height() / 2), xytext=(3 if r >= 1 else -3, 0),
                       textcoords="offset points", va="center", ha="left" if r >= 1 else "right", fontsize=7)
     more = f" ({left_out} in the middle left out)" if left_out else ""
-    axes.set_title(f"{title}: times as fast as {label(rows[0][1].baseline)}{more}")
+    axes.set_title(f"{title}: {label(contender)}, times as fast as {label(rows[0][1].baseline)}{more}")
     return save(figure, path)
+
+
+LEAST_OPERATIONS = 1e5  # what takes less is bound by its call
 
 
 def roofline(groups, machine, precision, path):
     """Speed by arithmetic intensity, under the peaks that were measured in the same run."""
-    points = [(g, c) for g in groups if g.precision == precision and g.flops > 0 and g.bytes > 0
+    points = [(g, c) for g in groups if g.precision == precision and g.flops >= LEAST_OPERATIONS and g.bytes > 0
               for c in g.contenders if c in MARKERS]
     peak = machine.get("peaks", {}).get(precision, {}).get("flops", 0)
     if not points or peak <= 0:
@@ -105,7 +113,7 @@ def roofline(groups, machine, precision, path):
     speeds = [g.flops / g.median(c) for g, c in points]
     axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(min(speeds) / 1.5, peak / 1e9 * 1.8),
              xlabel="operations per byte that a call has to touch", ylabel="GFLOP/s, one thread",
-             title=f"Roofline, {precision}")
+             title=f"Roofline, {precision}: problems of at least {LEAST_OPERATIONS:,.0f} operations")
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7.5, loc="lower right", ncols=2)
     return save(figure, path)
@@ -156,7 +164,7 @@ def sweeps(groups, pattern, x_label, y_label, value, peak, title, path):
         axes.set_ylabel(y_label)
     for axes in panels.flat[len(series):]:
         axes.set_visible(False)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=10)
+    figure.suptitle(title, x=0.01, y=1.0, ha="left", va="bottom", fontsize=10)
     figure.legend(seen.values(), seen.keys(), loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=5, fontsize=8,
                   frameon=False)
     figure.tight_layout()

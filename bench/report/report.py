@@ -40,11 +40,14 @@ def table(heads, rows):
     return "\n".join(lines)
 
 
+ORDER = ("raw", "jit", "onednn", "raw_steps", "jit_steps", "onednn_steps")
+
+
 def contenders_of(groups):
     names = []
     for g in groups:
         names += [c for c in g.contenders if c not in names]
-    return names
+    return [c for c in ORDER if c in names] + [c for c in names if c not in ORDER]
 
 
 def by_table(groups):
@@ -63,17 +66,25 @@ def machine_section(results):
     return "## Machine\n\n" + table(("what", "value"), rows)
 
 
+def ratio_cell(groups, contender):
+    """Geometric mean of the ratios, and the least and the most of several."""
+    ratios = [g.ratio(contender) for g in groups if contender in g.contenders and contender != g.baseline]
+    if not ratios:
+        return ""
+    text = f"**{geometric_mean(ratios):.2f}x**"
+    return text if len(ratios) == 1 else f"{text} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
 def summary_section(groups):
     text = ("## Summary\n\nHow many times as fast as the first contender of its group (`raw`: oneDNN's own fused "
-            "primitive): geometric mean, least and most.\n\n")
+            "primitive): geometric mean (least to most).\n\n")
+    names = [c for c in contenders_of(groups) if any(c != g.baseline for g in groups if c in g.contenders)]
     rows = []
     for name, own in by_table(groups).items():
-        for c in contenders_of(own):
-            ratios = [g.ratio(c) for g in own if c in g.contenders and c != g.baseline]
-            if ratios:
-                rows.append((name, c, len(ratios), f"**{geometric_mean(ratios):.2f}x**", f"{min(ratios):.2f}x",
-                             f"{max(ratios):.2f}x"))
-    return text + table(("kind", "contender", "problems", "mean", "least", "most"), rows)
+        cells = [ratio_cell(own, c) for c in names]
+        if any(cells):
+            rows.append([name, len(own)] + cells)
+    return text + table(["kind", "problems"] + names, rows)
 
 
 def value_cell(group, contender):
@@ -127,8 +138,14 @@ def draw(results, folder):
     for g in groups:
         families.setdefault(g.family, []).append(g)
     for family, own in families.items():
-        name = os.path.join(folder, "ratio_" + family.replace("/", "_") + ".png")
-        add(f"{family}: Sinter's JIT", plots.ratio_bars(own, "jit", family, name))
+        # A picture of many bars falls apart into its kinds: "ops/matmul/small".
+        parts = {}
+        for g in own:
+            kind = g.table.split()[0] if len(own) > plots.MOST_BARS else family
+            parts.setdefault(kind, []).append(g)
+        for kind, some in parts.items():
+            path = os.path.join(folder, "ratio_" + kind.replace("/", "_") + ".png")
+            add(f"{kind}: Sinter's JIT", plots.ratio_bars(some, "jit", kind, path))
     for precision in ("f32", "bf16"):
         add(f"Roofline, {precision}", plots.roofline(groups, results.machine, precision,
                                                      os.path.join(folder, f"roofline_{precision}.png")))

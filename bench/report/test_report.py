@@ -51,7 +51,7 @@ class Report(unittest.TestCase):
     def test_figures(self):
         text = self.text()
         self.assertIn("| cpu | made up |", text)
-        self.assertIn("| ops/matmul/square f32 warm | jit | 4 | **1.60x** | 1.60x | 1.60x |", text)
+        self.assertIn("| kind | problems | jit |\n|---|---|---|\n| ops/matmul/square f32 warm | 4 | **1.60x** (1.60 to 1.60) |", text)
         # 2 * 64^3 operations at 100 per ns are 5242.9 ns; raw takes twice that, jit a quarter more.
         self.assertIn("| square/64x64x64 | 10.49 us ±0.0%, 50% F | 6553.6 ns ±0.0%, 80% F, **1.60x** |", text)
         self.assertIn("| eigen | 8 | sinter: no \\| bf16 |", text)
