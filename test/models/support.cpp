@@ -1,5 +1,6 @@
 // What the examples' networks stand on: the weights that follow from names, and (with stb_image) pictures.
 #include "support/formula_weights.hpp"
+#include "support/weights.hpp"
 
 #include <doctest/doctest.h>
 
@@ -44,6 +45,30 @@ TEST_CASE("a tensor's last name and its shape say how its stream is scaled") {
   CHECK(conv.size() == 108);
   CHECK(conv[0] == u("m/conv.weight") * bound);
   CHECK(std::all_of(conv.begin(), conv.end(), [&](float v) { return std::fabs(v) <= bound; }));
+}
+
+TEST_CASE("weights give what the architecture expects, and refuse what does not fit") {
+  auto made = example::weights::formula("m");
+  made.expect("fc.bias", {3});
+  auto const by_formula = made.source();
+  REQUIRE(by_formula("fc.bias").ok());
+  CHECK(by_formula("fc.bias")->dims == sinter::shape{3});
+  CHECK(by_formula("fc.bias")->data == by_formula("fc.bias")->data);  // made once
+  CHECK(by_formula("fc.weight").error().message ==
+        "m: tensor 'fc.weight' is no parameter of this network");
+
+  std::string const path = SINTER_EXAMPLES_DATA "/digits_cnn.safetensors";
+  auto read = example::weights::read(path).value();
+  read.expect("conv1.weight", {16, 1, 3, 3});
+  read.expect("fc1.weight", {64, 3, 7, 7});
+  auto const from_file = read.source();
+  auto const direct = example::safetensors::read(path).value();
+  auto const wanted = direct.get<float>("conv1.weight", {16, 1, 3, 3}).value();
+  auto const view = from_file("conv1.weight").value();
+  REQUIRE(view.type == sinter::dtype::f32);
+  CHECK(std::equal(wanted.begin(), wanted.end(), static_cast<float const*>(view.data)));
+  CHECK(from_file("fc1.weight").error().message ==
+        path + ": tensor 'fc1.weight' is [64, 512]; [64, 3, 7, 7] is wanted");
 }
 
 #if SINTER_TEST_PICTURES
