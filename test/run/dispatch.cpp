@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "executors.hpp"
 #include "helpers.hpp"
 
 using namespace run_test;
@@ -440,6 +441,41 @@ TEST_CASE("the rule that holds says who is asked first, and explain() quotes it"
   environment const e("SINTER_BACKEND", "onednn");
   CHECK(has(try_compile_on(list, {product}, given, quiet()).value()->explain(),
             "chosen: by SINTER_BACKEND\n"));
+}
+
+TEST_CASE("threads that oneDNN has no part of go to generated code, where there is work to cut") {
+  timed_backend jit("jit", {}), onednn("onednn", {});
+  std::vector<sinter::backend const*> const list = {&onednn, &jit};
+  auto const chosen = [&](sinter::extent rows, sinter::executor* executor) {
+    sinter::options o = quiet();
+    o.numerics = sinter::numerics::peer;
+    o.threads = executor != nullptr ? 4 : 1;
+    o.executor = executor;
+    return try_compile_on(list, {"relu(x)"}, {dims("x", {rows, 768})}, o).value()->explain();
+  };
+  class openmp_like final : public sinter::executor {
+   public:
+    void run(int tasks, task_function task, void* context) noexcept override {
+      for (int i = 0; i < tasks; ++i) task(context, i);
+    }
+    bool is_openmp() const noexcept override { return true; }
+  } openmp;
+  backwards_executor own;
+  CHECK(has(chosen(512, nullptr), "backend: onednn"));
+  CHECK(has(chosen(512, &openmp), "backend: onednn"));
+  CHECK(has(chosen(512, &own), "backend: jit"));
+  CHECK(has(chosen(512, &own), "rule 'threads of another executor'"));
+  CHECK(has(chosen(2, &own), "backend: onednn"));  // too small to be cut
+
+  auto const facts = [](std::string_view chain, shape const& a, shape const& b) {
+    return sinter::facts_of(problem_of(chain, {{"x", a}, {"w", b}}), 4);
+  };
+  CHECK(facts("matmul(x, w)", {64, 128}, {128, 256}).multiply_adds == 64.0 * 128 * 256);
+  CHECK(facts("matmul(x, w)", {64, 128}, {128, 256}).cut_among_lent_threads());
+  CHECK_FALSE(facts("matmul(x, w)", {16, 16}, {16, 16}).cut_among_lent_threads());
+  CHECK(facts("matmul(x, w)", {sinter::dynamic, 16}, {16, 16}).cut_among_lent_threads());
+  CHECK(facts("conv2d(x, w, groups=4)", {1, 8, 8, 16}, {32, 1, 1, 4}).multiply_adds ==
+        64.0 * 32 * 4);
 }
 
 TEST_CASE("tune: the fastest is taken and remembered, with the figures") {

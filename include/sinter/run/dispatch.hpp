@@ -268,7 +268,8 @@ inline result<selection> select(problem const& p, options const& o, settings con
                                 backend_list list) {
   auto const start = std::chrono::steady_clock::now();
   selection s;
-  problem_facts const facts = facts_of(p);
+  bool const lent = o.threads > 1 && !o.executor->is_openmp();
+  problem_facts const facts = facts_of(p, lent ? o.threads : 1);
   dispatch_rule const& rule = rule_for(facts);
   std::vector<backend const*> const order = detail::in_order(rule, said, list);
   if (o.tune) {

@@ -10,6 +10,7 @@
 #include <array>
 #include <string_view>
 
+#include "../backend/backend.hpp"
 #include "../isa/detect.hpp"
 #include "../plan/problem.hpp"
 
@@ -37,9 +38,18 @@ struct problem_facts {
   /// sum. -1: dynamic, or no contraction.
   extent rows = -1, columns = -1, terms = -1;
   bool dear_steps = false;  ///< a step takes many instructions: exponentials and their kin
+  /// Of one call, from an executor that oneDNN has no part of: it would stay on the caller's thread.
+  int lent_threads = 1;
+  /// In the unit of worthwhile_parts(); -1: dynamic.
+  double multiply_adds = -1;
 
   bool floating() const noexcept { return is_floating(src); }
   bool vector_times_matrix() const noexcept { return kind == work_class::matmul && rows == 1; }
+  /// Worth being cut among threads that generated code gets and oneDNN does not.
+  bool cut_among_lent_threads() const noexcept {
+    return lent_threads > 1 &&
+           (multiply_adds < 0 || worthwhile_parts(multiply_adds, lent_threads) > 1);
+  }
 };
 
 struct dispatch_rule {
@@ -86,14 +96,20 @@ inline extent known_product(shape const& dims, int first, int last) noexcept {
 
 }  // namespace detail
 
-inline problem_facts facts_of(problem const& p) {
+/// `lent_threads`: those of an executor that is not OpenMP's.
+inline problem_facts facts_of(problem const& p, int lent_threads = 1) {
   problem_facts f;
+  f.lent_threads = lent_threads;
   f.numerics = p.numerics;
   f.src = p.chain.precision.src;
   if (auto const usable = current_isa(p.max_isa)) f.level = best_isa(*usable);
   for (step const& s : p.chain.steps) f.dear_steps = f.dear_steps || detail::is_dear(s.code);
   int const anchor = p.chain.anchor();
-  if (anchor < 0) return f;
+  if (anchor < 0) {
+    double const steps = 4 * static_cast<double>(p.chain.steps.size());
+    if (!is_dynamic(p)) f.multiply_adds = steps * static_cast<double>(element_count(p.domain));
+    return f;
+  }
   step const& s = p.chain.steps[anchor];
   contraction_attrs const& a = p.chain.attrs(s);
   shape const weight = value_dims(p, s.args[1]), source = value_dims(p, s.args[0]);
@@ -109,6 +125,9 @@ inline problem_facts facts_of(problem const& p) {
     f.columns = weight[0] / a.groups;
     f.terms = detail::known_product(weight, 1, weight.ssize());
   }
+  if (f.rows >= 0 && f.columns >= 0 && f.terms >= 0)
+    f.multiply_adds = static_cast<double>(f.rows) * static_cast<double>(f.terms) *
+                      static_cast<double>(result.back());
   return f;
 }
 
@@ -124,6 +143,9 @@ inline constexpr dispatch_rule dispatch_table[] = {
     {"conv1d and conv3d",
      [](problem_facts const& f) noexcept { return f.kind == work_class::other_conv; },
      {"onednn", "jit"}, "they are not generated"},
+    {"threads of another executor",
+     [](problem_facts const& f) noexcept { return f.cut_among_lent_threads(); },
+     {"jit", "onednn"}, "oneDNN takes threads from OpenMP only; two of them give generated code 1.9 times one"},
     {"deep convolution of a small image",
      [](problem_facts const& f) noexcept {
        return f.kind == work_class::dense_conv && f.numerics == numerics::peer && f.rows >= 0 &&
