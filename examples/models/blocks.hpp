@@ -6,8 +6,7 @@
 // residual became a pass of its own. Keys of weights are torchvision's.
 #pragma once
 
-#include <sinter/run/network_builder.hpp>
-#include <sinter/sinter.hpp>
+#include <sinter/network.hpp>
 #include <string>
 #include <utility>
 
