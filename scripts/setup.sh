@@ -1,6 +1,6 @@
 # Sourced by ./run: finds what Sinter's build needs, and installs only what is missing.
 #
-#   setup demo     a compiler, CMake, Ninja, oneDNN, Xbyak, nlohmann-json
+#   setup demo     a compiler, CMake, Ninja, oneDNN, Xbyak, nlohmann-json, stb_image
 #   setup test     those, and doctest, Google Benchmark and pkg-config; Conan if it can be had
 #
 # How each thing is found: a program on PATH, or a header under CMAKE_PREFIX_PATH, .deps/prefix,
@@ -85,6 +85,8 @@ missing_packages() {
   have_dnnl || echo libdnnl-dev
   have_xbyak || echo libxbyak-dev
   find_header nlohmann/json.hpp >/dev/null || echo nlohmann-json3-dev
+  # Only sinter_classify wants it: no reason to stop those who cannot install it.
+  find_header stb/stb_image.h >/dev/null || [ "$(id -u)" != 0 ] || echo libstb-dev
   [ "$1" = demo ] && return
   find_header doctest/doctest.h >/dev/null || echo doctest-dev
   find_header benchmark/benchmark.h >/dev/null || echo libbenchmark-dev
@@ -100,6 +102,7 @@ describe_package() {
     libdnnl-dev) echo "oneDNN $min_dnnl or newer (found: $(dnnl_version || echo none))" ;;
     libxbyak-dev) echo "Xbyak $min_xbyak or newer (found: $(xbyak_version || echo none))" ;;
     nlohmann-json3-dev) echo "nlohmann-json" ;;
+    libstb-dev) echo "stb_image, which reads pictures" ;;
     doctest-dev) echo "doctest" ;;
     libbenchmark-dev) echo "Google Benchmark" ;;
     pkgconf) echo "pkg-config" ;;
