@@ -14,13 +14,14 @@ namespace sinter_bench {
 namespace {
 
 /// Steps on rows of value %0, or of x where there is no product.
-std::string const softmax = "row_max(x:tensor) | sub(x, %0) | exp | row_sum | div(%2, %3)";
+std::string const softmax =
+    "row_max(x:tensor) | sub(x, %0) | exp | row_sum | div(1, %3) | mul(%2, %4)";
 std::string const layer_norm =
-    "row_mean(x:tensor) | sub(x, %0) | square | row_mean | add 0.00001 | sqrt | div(%1, %5) | "
-    "mul scale:vector | add shift:vector";
+    "row_mean(x:tensor) | sub(x, %0) | square | row_mean | add 0.00001 | sqrt | div(1, %5) | "
+    "mul(%1, %6) | mul scale:vector | add shift:vector";
 std::string const product_layer_norm =
     "matmul(x, w) | add b:vector | row_mean | sub(%1, %2) | square | row_mean | add 0.00001 | "
-    "sqrt | div(%3, %7) | mul scale:vector | add shift:vector";
+    "sqrt | div(1, %7) | mul(%3, %8) | mul scale:vector | add shift:vector";
 
 #if SINTER_WITH_ONEDNN
 
@@ -31,7 +32,7 @@ class row_primitive {
     dnnl_engine_create(&engine_, dnnl_cpu, 0);
     dnnl_stream_create(&stream_, engine_, dnnl_stream_default_flags);
     n_ = p.domain.back();
-    dnnl_dims_t const dims = {p.domain[0], n_};
+    dnnl_dims_t const dims = {sinter::element_count(p.domain) / n_, n_};
     type_ = p.outputs[0].type == sinter::dtype::bf16 ? dnnl_bf16 : dnnl_f32;
     dnnl_memory_desc_create_with_tag(&rows_, 2, dims, type_, dnnl_ab);
   }
@@ -174,8 +175,12 @@ void add_rows(std::vector<group>& groups, std::string const& kind, std::string c
 }
 
 void add(selection const& s, std::vector<group>& groups) {
+  add_rows(groups, "softmax", softmax, "", {{"x", {1, 1000}}}, s);
+  add_rows(groups, "softmax", softmax, "", {{"x", {128, 128}}}, s);
+  add_rows(groups, "softmax", softmax, "", {{"x", {12, 128, 128}}}, s);
   add_rows(groups, "softmax", softmax, "", {{"x", {128, 1000}}}, s);
   add_rows(groups, "softmax", softmax, "", {{"x", {16, 32000}}}, s);
+  add_rows(groups, "layer_norm", layer_norm, "", {{"x", {128, 128}}}, s);
   add_rows(groups, "layer_norm", layer_norm, "", {{"x", {128, 768}}}, s);
   add_rows(groups, "matmul_layer_norm", product_layer_norm, "matmul(x, w) | add b:vector",
            {{"x", {128, 768}}, {"w", {768, 768}}}, s);

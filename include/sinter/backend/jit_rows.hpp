@@ -28,7 +28,7 @@ struct rows_code {
   rows_shape shape;
   rows_plan plan;
   epilogue_accesses accesses;
-  std::size_t kept_bytes = 0;  ///< of one kept value
+  std::size_t kept_bytes = 0;  ///< of one kept value, of all rows side by side
   std::shared_ptr<machine_code const> code;
 
   std::size_t scratch_bytes() const { return static_cast<std::size_t>(plan.kept) * kept_bytes; }
@@ -138,7 +138,7 @@ inline verdict supports_rows(problem const& p, isa level) {
 class rows_invocation final : public invocation {
  public:
   static result<std::unique_ptr<invocation>> make(std::shared_ptr<rows_code const> built) {
-    buffer memory(rows_frame_bytes(built->plan));
+    buffer memory(rows_frame_bytes(built->plan, built->shape));
     if (memory.failed())
       return failure{code::out_of_memory, "sinter: jit: no memory for the frame of a call"};
     return std::unique_ptr<invocation>(new rows_invocation(std::move(built), std::move(memory)));
@@ -155,6 +155,7 @@ class rows_invocation final : public invocation {
       frame_.kept[k] =
           static_cast<std::byte*>(args.scratch) + static_cast<std::size_t>(k) * built_->kept_bytes;
     set_columns(geometry_.columns);
+    together_ = lies_as_built() ? built_->shape.together : 1;
     set_whole();
   }
 
@@ -196,6 +197,14 @@ class rows_invocation final : public invocation {
     return sinter::code::ok;
   }
 
+  /// Rows are as far apart as the code has it that computes them side by side.
+  bool lies_as_built() const noexcept {
+    rows_shape const& s = built_->shape;
+    bool same = true;
+    for (int i = 0; i < s.strides.ssize(); ++i)
+      same = same && (!built_->accesses[i].moves || geometry_.rows.accesses[i].row == s.strides[i]);
+    return same;
+  }
   extent units() const noexcept {
     extent n = geometry_.rows.rows;
     for (int j = 0; j < geometry_.rows.batch_axes; ++j) n *= geometry_.rows.batch[j];
@@ -224,7 +233,8 @@ class rows_invocation final : public invocation {
   /// Rows of one batch index, from a row counted over all batches on.
   void set_rows(extent first, extent count) noexcept {
     matmul_geometry const& g = geometry_.rows;
-    frame_.rows = count;
+    frame_.groups = together_ > 1 ? count / together_ : 0;
+    frame_.rows = count - frame_.groups * together_;
     for (int i = 0; i < built_->accesses.ssize(); ++i) {
       extent offset = first % g.rows * g.accesses[i].row;
       extent rest = first / g.rows;
@@ -270,7 +280,7 @@ class rows_invocation final : public invocation {
   rows_entry entry_;
   call_args args_;
   rows_geometry geometry_;
-  int parts_ = 1;
+  int parts_ = 1, together_ = 1;
   bool single_ = false;
 };
 
@@ -315,8 +325,13 @@ inline void add_stage(kernel_key& key, row_stage const& s) {
 
 inline kernel_key key_of(rows_code const& built) {
   kernel_key key('r');
-  auto const& [level, unroll, tail_lanes] = built.shape;
-  key.add(level).add(unroll).add(tail_lanes).add(built.accesses.size());
+  rows_shape const& shape = built.shape;
+  key.add(shape.level).add(shape.unroll).add(shape.tail_lanes).add(shape.together);
+  if (shape.together > 1) {
+    key.add(shape.vectors).add(shape.tail).add(shape.kept_bytes).add(shape.strides.size());
+    for (std::int32_t stride : shape.strides) key.add(stride);
+  }
+  key.add(built.accesses.size());
   for (auto const& [output, index, type, across, moves] : built.accesses)
     key.add(output).add(index).add(type).add(across).add(moves);
   key.add(built.plan.levels.size());
@@ -363,6 +378,45 @@ inline int tail_of(rows_code& built, extent columns) {
   return geometry_of(built, built.wanted).folded ? built.shape.tail_lanes : tail;
 }
 
+/// Rows side by side, at most: short ones wait for their reductions more than they compute, long
+/// ones would fill the first cache.
+inline int most_rows_for(extent row_bytes) {
+  return row_bytes <= 2048 ? 4 : row_bytes <= 16384 ? 2 : 1;
+}
+
+/// Decides how many rows are computed side by side. What is unknown now, or differs in a call,
+/// leaves them one by one.
+inline void set_together(rows_code& built, extent n) {
+  problem const& p = built.wanted;
+  rows_shape& s = built.shape;
+  if (!built.plan.reduces() || n == dynamic || p.domain.ssize() < 2) return;
+  rows_geometry g;
+  if (!is_dynamic(p)) {
+    g = geometry_of(built, p);
+    if (g.rows.rows < 2) return;
+  }
+  constexpr extent limit = extent{1} << 26;
+  extent row_bytes = 0;
+  for (int i = 0; i < built.accesses.ssize(); ++i) {
+    tensor_desc const& d = desc_of(p, built.accesses[i]);
+    if (d.strides.size() != d.dims.size()) return;
+    extent stride = g.rows.accesses[i].row;
+    if (is_dynamic(p)) {
+      extent const elements = stride_from_end(d, 2);
+      if (elements == dynamic) return;
+      stride = elements * size_of(d.type);
+    }
+    if (stride < -limit || stride > limit) return;
+    s.strides.push_back(static_cast<std::int32_t>(stride));
+    if (built.accesses[i].moves && built.accesses[i].across == columns::unit)
+      row_bytes = (std::max)(row_bytes, n * size_of(d.type));
+  }
+  s.vectors = static_cast<int>((std::min)(n / lanes_of(s.level), limit));
+  s.tail = n % lanes_of(s.level) != 0;
+  for (int rows = most_rows_for(row_bytes); rows > 1; rows /= 2)
+    if (s.together == 1 && fit_together(built.plan, s.level, rows)) s.together = rows;
+}
+
 }  // namespace detail
 
 /// Only where supports_rows() says yes. Blocks of one vector where the chain is too long for more.
@@ -376,11 +430,15 @@ inline result<std::shared_ptr<rows_code const>> build_rows_code(problem const& p
   detail::add_row_accesses(*built, columns);
   built->shape.level = level;
   built->shape.tail_lanes = detail::tail_of(*built, columns);
-  if (built->plan.kept > 0)
-    built->kept_bytes = round_up(static_cast<std::size_t>(columns) * 4, buffer_alignment);
+  detail::set_together(*built, columns);
+  if (built->plan.kept > 0) {
+    std::size_t const row = round_up(static_cast<std::size_t>(columns) * 4, buffer_alignment);
+    built->shape.kept_bytes = static_cast<std::int32_t>((std::min)(row, std::size_t{1} << 30));
+    built->kept_bytes = row * static_cast<std::size_t>(built->shape.together);
+  }
   auto code = detail::generate_rows(*built);
   if (!code && code.error().what == code::unsupported) {
-    built->shape.unroll = 1;
+    built->shape.unroll = built->shape.together = 1;
     code = detail::generate_rows(*built);
   }
   if (!code) return code.error();

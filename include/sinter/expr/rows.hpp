@@ -32,19 +32,22 @@ constexpr auto argmax(expression auto const& a) { return detail::reduction<op::a
 namespace detail {
 
 // What map() calls below. Lambdas inside templates would carry the type of the whole value in their own.
+// One number of a row is divided, the others are multiplied: a division takes the time of ten products.
 inline constexpr auto less_largest = [](auto row) { return row - row_max(row); };
 inline constexpr auto exp_less_largest = [](auto row) { return exp(row - row_max(row)); };
-inline constexpr auto share = [](auto row) { return row / row_sum(row); };
+inline constexpr auto share = [](auto row) { return row * (1.0F / row_sum(row)); };
 inline constexpr auto less_log_sum = [](auto row) { return row - log(row_sum(exp(row))); };
 inline constexpr auto less_mean = [](auto row) { return row - row_mean(row); };
 struct over_root_mean_square {
   float eps;
-  constexpr auto operator()(auto row) const { return row / sqrt(row_mean(square(row)) + eps); }
+  constexpr auto operator()(auto row) const {
+    return row * (1.0F / sqrt(row_mean(square(row)) + eps));
+  }
 };
 
 }  // namespace detail
 
-/// e / row_sum(e) with e = exp(v - row_max(v)).
+/// e * (1 / row_sum(e)) with e = exp(v - row_max(v)).
 template <expression V>
 constexpr auto softmax(V const& v) {
   return map(map(v, detail::exp_less_largest), detail::share);
@@ -55,7 +58,7 @@ constexpr auto log_softmax(V const& v) {
   return map(map(v, detail::less_largest), detail::less_log_sum);
 }
 
-/// v / sqrt(row_mean(square(v)) + eps)
+/// v * (1 / sqrt(row_mean(square(v)) + eps))
 template <expression V>
 constexpr auto rms_norm(V const& v, float eps = 1e-5F) {
   return map(v, detail::over_root_mean_square{eps});
@@ -66,7 +69,7 @@ constexpr auto rms_norm(V const& v, Scale const& scale, float eps = 1e-5F) {
   return rms_norm(v, eps) * scale;
 }
 
-/// d / sqrt(row_mean(square(d)) + eps) with d = v - row_mean(v).
+/// d * (1 / sqrt(row_mean(square(d)) + eps)) with d = v - row_mean(v).
 template <expression V>
 constexpr auto layer_norm(V const& v, float eps = 1e-5F) {
   return rms_norm(map(v, detail::less_mean), eps);
