@@ -292,6 +292,44 @@ TEST_CASE("amx: convolutions of every kernel, stride, padding and number of chan
   }
 }
 
+// For a machine that is emulated as a whole (docs/how_to_add_an_isa.md): no code is generated once code has run.
+TEST_CASE("amx: tails, epilogues and convolutions, all generated before the first call") {
+  NEEDS_TILE_KERNELS();
+  std::vector<problem> problems;
+  for (extent m : {1, 16, 17, 32, 33, 49, 79})
+    for (extent n : {1, 16, 17, 33, 48, 64, 65, 97})
+      problems.push_back(problem_from("matmul(x, w) | add b:vector | relu [bf16]",
+                                      {{m, (m * 7 + n * 3) % 71}, {(m * 7 + n * 3) % 71, n}}));
+  for (extent k : {1, 31, 32, 33, 63, 64, 65, 352, 383})
+    problems.push_back(problem_from("matmul(x, w) | gelu_tanh [bf16]", {{20, k}, {k, 40}}));
+  for (std::string step : {"relu", "clip(-0.5, 0.75)", "sigmoid", "tanh", "mul s:scalar",
+                           "add r:tensor", "swish", "elu(0.5)"})
+    problems.push_back(
+        problem_from("matmul(x, w) | add b:vector | " + step + " [bf16]", {{35, 40}, {40, 50}}));
+  for (auto const& [src, weight, attributes] :
+       {std::tuple<shape, shape, std::string>{{1, 7, 7, 32}, {32, 3, 3, 32}, "pad=1"},
+        {{2, 9, 40, 3}, {20, 3, 3, 3}, "stride=2, pad=1"},
+        {{1, 12, 50, 64}, {17, 1, 1, 64}, "pad=0"},
+        {{1, 8, 8, 33}, {40, 3, 3, 33}, "pad=1"},
+        {{1, 5, 70, 24}, {65, 3, 3, 24}, "pad=1"}})
+    problems.push_back(problem_from("conv2d(x, w, " + attributes + ") | add b:vector | relu [bf16]",
+                                    {src, weight}));
+  std::vector<std::shared_ptr<kernel const>> kernels;
+  for (problem const& p : problems) kernels.push_back(built(p));
+  std::uint64_t seed = 0;
+  for (std::size_t i = 0; i < problems.size(); ++i)
+    for (pattern values : {pattern::integers, pattern::nan_rows}) {
+      check_options o{.seed = ++seed, .where = all_placements[seed % 3], .values = values};
+      for (step const& s : problems[i].chain.steps)
+        if (s.contraction < 0)
+          o.allowed.scale =
+              std::max(o.allowed.scale, jit::eltwise_of(s.code).error.for_bf16 * 0x1p21);
+      amx::strict_call const call;
+      outcome const r = check_kernel(*kernels[i], problems[i], o);
+      CHECK_MESSAGE(r.ok(), r.text);
+    }
+}
+
 TEST_CASE("amx: integer data gives the bits of every other level and of the reference") {
   NEEDS_TILE_KERNELS();
   auto const with = [](problem p, isa level) {
