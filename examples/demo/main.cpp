@@ -1,4 +1,5 @@
-// The demo: 500 real handwritten digits through one fused network, and five layers fused against unfused.
+// The demo: 500 real handwritten digits through one fused network, five layers fused against unfused, and two of
+// examples/models whole.
 //
 //   sinter_demo [DATA_FOLDER]
 //
@@ -10,6 +11,7 @@
 
 #include "digits.hpp"
 #include "layers.hpp"
+#include "networks.hpp"
 
 namespace {
 
@@ -90,12 +92,22 @@ void show_timings() {
   if (all_well) claim(true, "fused and unfused results agree in every row");
 }
 
+void show_networks(std::string const& folder) {
+  title("whole networks with made-up weights, one image of 224 x 224, one thread");
+  models::expected_scores const expected(folder);
+  bool well = true;
+  for (char const* name : {"mobilenet_v2", "mnasnet1_0"})
+    for (bool const narrow : {false, true}) well = networks::show(name, narrow, expected) && well;
+  claim(well, "scores and the best class of each network are PyTorch's");
+}
+
 int run(int argc, char** argv) {
   std::string const folder = argc > 1 ? argv[1] : SINTER_EXAMPLES_DATA;
   title("the machine");
   std::printf("%s", sinter::machine_report().c_str());
   show_digits(folder);
   show_timings();
+  show_networks(folder);
   std::printf("\n%s\n", all_well ? "All claims hold." : "Some claims do NOT hold.");
   return all_well ? 0 : 1;
 }
