@@ -18,6 +18,7 @@
 #include "jit_depthwise.hpp"
 #include "jit_matmul_call.hpp"
 #include "jit_matmul_rows.hpp"
+#include "jit_pooled.hpp"
 #include "jit_rows.hpp"
 #include "jit_tiles.hpp"
 
@@ -191,8 +192,7 @@ class jit_backend final : public backend {
     if (!*level)
       return jit::detail::refuse("AVX2 and FMA are wanted, and this process may not use them");
     int const anchor = p.chain.anchor();
-    if (int const i = p.chain.pooling(); i >= 0)
-      return jit::detail::refuse(std::string(name_of(p.chain.steps[i].code)) + " is not generated");
+    if (p.chain.pooling() >= 0) return jit::supports_pooled(p, **level);
     if (anchor < 0) return jit::supports_rows(p, **level);
     op const code = p.chain.steps[anchor].code;
     if (code == op::conv2d)
@@ -207,6 +207,7 @@ class jit_backend final : public backend {
   result<std::shared_ptr<kernel const>> build(problem const& p) const override {
     if (verdict const v = supports(p); !v) return failure{v.what, v.reason};
     isa const level = **jit::level_for(p);
+    if (p.chain.pooling() >= 0) return jit::build_pooled(p, level);
     if (p.chain.anchor() < 0) return jit::build_rows(p, level);
     if (jit::is_depthwise_conv(p)) return jit::build_depthwise(p, level);
     return build_product(p, level, jit::level_of_product(p, level));
@@ -214,7 +215,8 @@ class jit_backend final : public backend {
 
   /// With vectors where build() takes tiles, and the other way round.
   std::shared_ptr<kernel const> build_other(problem const& p) const override {
-    if (p.chain.anchor() < 0 || !supports(p) || jit::is_depthwise_conv(p)) return nullptr;
+    if (p.chain.anchor() < 0 || p.chain.pooling() >= 0 || !supports(p) || jit::is_depthwise_conv(p))
+      return nullptr;
     isa const level = **jit::level_for(p);
     auto const other = jit::other_level_of_product(p, level);
     if (!other) return nullptr;
