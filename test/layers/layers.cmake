@@ -8,7 +8,7 @@ set(sinter_layers
   "4 reference/ jit/"
   "5 backend/"
   "6 run/"
-  "7 sinter.hpp backends.hpp openmp.hpp")
+  "7 sinter.hpp network.hpp backends.hpp openmp.hpp")
 
 # Headers of others that few may include: a regex of what is included, then a regex of who may.
 set(sinter_walls

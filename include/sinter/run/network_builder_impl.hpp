@@ -1,4 +1,4 @@
-// Definitions of run/network_builder.hpp: inputs, blocks, views, build().
+// Definitions of run/network_builder.hpp: inputs, blocks, views; build() is in run/network_impl.hpp.
 //
 // What is said is checked and recorded; nothing is compiled before build(). After the first failure every function
 // gives values with extents of 0 and does nothing else. Included by run/network_impl.hpp, and so in one translation
@@ -16,8 +16,6 @@
 
 namespace sinter::inline SINTER_ABI {
 namespace detail {
-
-inline network finish_network(std::shared_ptr<network_plan> plan, network_graph const& graph);
 
 inline std::string cpu_text(options const& o) {
   auto const usable = current_isa(o.max_isa);
@@ -209,25 +207,6 @@ SINTER_API status network_builder::packed_from(std::string const& path) {
 SINTER_API result<network> network_builder::build(net_value const& output, std::string_view name) {
   named_value const one{name, output};
   return build(array_view(&one, 1));
-}
-
-SINTER_API result<network> network_builder::build(array_view<named_value const> outputs) {
-  if (!graph_->state.ok()) return graph_->state.error();
-  if (outputs.empty()) return detail::bad("a network without outputs");
-  std::vector<detail::named_index> ends;
-  for (named_value const& o : outputs) {
-    if (o.value.index_ < 0 || o.value.index_ >= graph_->value_count())
-      return detail::bad({"output ", detail::quoted(o.name), " is a value that no builder made"});
-    if (detail::find_named(ends, o.name) >= 0)
-      return detail::bad({"two outputs are named ", detail::quoted(o.name)});
-    for (detail::graph_value const& v : graph_->values)
-      if (v.from == detail::value_from::input && v.name == o.name)
-        return detail::bad({detail::quoted(o.name), " names an input and an output"});
-    ends.push_back({o.name, o.value.index_});
-  }
-  auto plan = detail::network_planner(*graph_, std::move(ends), backends()).run();
-  if (!plan) return plan.error();
-  return detail::finish_network(std::move(*plan), *graph_);
 }
 
 }  // namespace sinter::inline SINTER_ABI

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "../core/buffer.hpp"
 #include "../core/tensor_view.hpp"
 #include "../plan/layout.hpp"
 #include "mapped_file.hpp"

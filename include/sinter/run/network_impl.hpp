@@ -25,6 +25,29 @@ inline network finish_network(std::shared_ptr<network_plan> plan, network_graph 
 
 }  // namespace detail
 
+// ---- build
+
+SINTER_API result<network> network_builder::build(array_view<named_value const> outputs) {
+  if (!graph_->state.ok()) return graph_->state.error();
+  if (outputs.empty()) return detail::bad("a network without outputs");
+  std::vector<detail::named_index> ends;
+  for (named_value const& o : outputs) {
+    if (o.value.index_ < 0 || o.value.index_ >= graph_->value_count())
+      return detail::bad({"output ", detail::quoted(o.name), " is a value that no builder made"});
+    if (detail::find_named(ends, o.name) >= 0)
+      return detail::bad({"two outputs are named ", detail::quoted(o.name)});
+    for (detail::graph_value const& v : graph_->values)
+      if (v.from == detail::value_from::input && v.name == o.name)
+        return detail::bad({detail::quoted(o.name), " names an input and an output"});
+    ends.push_back({o.name, o.value.index_});
+  }
+  auto plan = detail::network_planner(*graph_, std::move(ends), backends()).run();
+  if (!plan) return plan.error();
+  return detail::finish_network(std::move(*plan), *graph_);
+}
+
+// ---- network
+
 SINTER_API network::network(std::shared_ptr<detail::network_plan const> plan)
     : plan_(std::move(plan)) {}
 
