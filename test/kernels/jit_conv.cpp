@@ -478,7 +478,7 @@ TEST_CASE(
                        {isa::avx512, 3, 3, "", "8x15:conv:groups:rows"},
                        {isa::avx512, 1, 2, "", "8x32:conv:groups:rows"},
                        {isa::avx512, 8, 4, "", "8x8:conv:groups:rows"},
-                       {isa::avx512, 16, 16, "", "8x32:conv:lines"},
+                       {isa::avx512, 16, 16, "", "8x32:conv"},
                        {isa::avx512, 40, 9, "", "8x32:conv:lines"},
                        {isa::avx512, 16, 4, "", ""},
                        {isa::avx512, 4, 4, " [bf16]", "8x32:conv:groups:rows"},

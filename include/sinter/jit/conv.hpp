@@ -214,7 +214,7 @@ class conv_generator {
       if (!occurs(rows)) continue;
       a_.L(of_rows[rows]);
       if (s_.groups.any()) prefetch_inputs(rows);
-      tile const t{s_.kind, rows, s_.vectors, s_.run, true};
+      tile const t = tile_of(rows);
       if (s_.groups.spread != group_spread::across)
         emit_taps(rows, quad_tile(a_, s_.kind, rows, s_.groups, r));
       else if (s_.groups.any())
@@ -261,6 +261,12 @@ class conv_generator {
     a_.add(g(r.a0), g(r.count));
   }
 
+  tile tile_of(int rows) const {
+    tile t{s_.kind, rows, s_.vectors, s_.run, true};
+    t.half_tail =
+        has_masks(s_.level) && s_.tail_lanes > 0 && 2 * s_.tail_lanes <= lanes_of(s_.level);
+    return t;
+  }
   group_tile group_sums(int rows) const { return {a_, s_.kind, rows, s_.vectors, s_.groups, r}; }
 
   void prefetch_inputs(int rows) {
@@ -289,7 +295,7 @@ class conv_generator {
   }
   template <class Tile>
   void emit_line_taps(line_tile const& of) {
-    tile t{s_.kind, of.rows, s_.vectors, s_.run, true};
+    tile t = tile_of(of.rows);
     Tile sums(a_, t, r);
     sums.clear();
     each_tap_row([&] {

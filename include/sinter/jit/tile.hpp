@@ -24,6 +24,9 @@ struct tile {
   /// pairs).
   bool direct_panel = false;
   int columns = 0;  ///< valid ones; what a direct panel may read
+  /// The columns of the last vector fill half of it at most, so half is computed (AVX-512): where
+  /// 512-bit instructions take two turns of a 256-bit unit, as on Zen 4, that takes one.
+  bool half_tail = false;
   /// Rows at the start and at the end to which nothing is added.
   int rows_before = 0, rows_after = 0;
 };

@@ -32,7 +32,12 @@ class tile_avx512 {
   void merge() { loop_.merge(); }
 
  private:
-  xb::Zmm sum(int i, int j, int split) const { return xb::Zmm(loop_.sum(i, j, split)); }
+  /// A register as vector j of a panel's step needs it.
+  xb::Xmm wide(int index, int j) const {
+    if (t_.half_tail && j == t_.vectors - 1) return xb::Ymm(index);
+    return xb::Zmm(index);
+  }
+  xb::Xmm sum(int i, int j, int split) const { return wide(loop_.sum(i, j, split), j); }
 
   void step(int a, int b, int split) {
     if (t_.kind == product::bf16_widened) return widened(a, b, split);
@@ -44,7 +49,7 @@ class tile_avx512 {
   bool interleaves() const { return t_.direct_panel && t_.kind == product::bf16_pairs; }
   bool has_tail() const { return t_.columns % lanes_of(a_.level()) != 0; }
   /// Vector j of a panel's step, which may end before a whole vector of it does.
-  xb::Zmm within(xb::Zmm v, int j) const {
+  xb::Xmm within(xb::Xmm v, int j) const {
     if (t_.direct_panel && has_tail() && j == t_.vectors - 1)
       return v | assembler::mask(lanes_mask) | a_.T_z;
     return v;
@@ -53,7 +58,7 @@ class tile_avx512 {
   void load_panel(int b, bool odd_row) {
     if (interleaves()) return interleave(odd_row);
     for (int j = 0; j < t_.vectors; ++j) {
-      xb::Zmm const v(b0 + j);
+      xb::Xmm const v = wide(b0 + j, j);
       if (t_.kind == product::f16_weight)
         a_.vcvtph2ps(v, a_.ptr[loop_.panel(j, b)]);
       else
@@ -81,16 +86,15 @@ class tile_avx512 {
     for (int i = t_.rows_before; i < t_.rows - t_.rows_after; ++i)
       for (int j = 0; j < t_.vectors; ++j) {
         if (t_.kind == product::bf16_pairs)
-          a_.vdpbf16ps(sum(i, j, split), xb::Zmm(b0 + j), a_.ptr_b[loop_.row(i, a)]);
+          a_.vdpbf16ps(sum(i, j, split), wide(b0 + j, j), a_.ptr_b[loop_.row(i, a)]);
         else
-          a_.vfmadd231ps(sum(i, j, split), xb::Zmm(b0 + j), a_.ptr_b[loop_.row(i, a)]);
+          a_.vfmadd231ps(sum(i, j, split), wide(b0 + j, j), a_.ptr_b[loop_.row(i, a)]);
       }
   }
   void single_row(int a, int b, int split) {
-    xb::Zmm const e(element);
-    a_.vbroadcastss(e, a_.dword[loop_.row(0, a)]);
+    a_.vbroadcastss(xb::Zmm(element), a_.dword[loop_.row(0, a)]);
     for (int j = 0; j < t_.vectors; ++j) {
-      xb::Zmm const to = within(sum(0, j, split), j);
+      xb::Xmm const to = within(sum(0, j, split), j), e = wide(element, j);
       if (t_.kind == product::bf16_pairs)
         a_.vdpbf16ps(to, e, a_.ptr[loop_.panel(j, b)]);
       else
@@ -99,11 +103,12 @@ class tile_avx512 {
   }
   void widened(int a, int b, int split) {
     for (int j = 0; j < t_.vectors; ++j) {
-      a_.vmovdqu32(xb::Zmm(b0 + j), a_.ptr[loop_.panel(j, b)]);
-      a_.vpandd(xb::Zmm(b0 + j), xb::Zmm(b0 + j), a_.constant_bits(0xffff0000U));
+      xb::Xmm const v = wide(b0 + j, j);
+      a_.vmovdqu32(v, a_.ptr[loop_.panel(j, b)]);
+      a_.vpandd(v, v, a_.constant_bits(0xffff0000U));
     }
     multiply_rows(a + 4, split);
-    for (int j = 0; j < t_.vectors; ++j) a_.vpslld(xb::Zmm(b0 + j), a_.ptr[loop_.panel(j, b)], 16);
+    for (int j = 0; j < t_.vectors; ++j) a_.vpslld(wide(b0 + j, j), a_.ptr[loop_.panel(j, b)], 16);
     multiply_rows(a, split);
   }
   // The last element of an odd k: its pair's other half is zero, here and in the panel.
@@ -113,7 +118,7 @@ class tile_avx512 {
       a_.movzx(xb::Reg32(r_.scratch), a_.word[loop_.row(i, a)]);
       a_.vpbroadcastd(xb::Zmm(element), xb::Reg32(r_.scratch));
       for (int j = 0; j < t_.vectors; ++j)
-        a_.vdpbf16ps(sum(i, j, split), xb::Zmm(b0 + j), xb::Zmm(element));
+        a_.vdpbf16ps(sum(i, j, split), wide(b0 + j, j), wide(element, j));
     }
   }
 
