@@ -1,5 +1,7 @@
 // The first of two translation units that include all of Sinter. See two_units_b.cpp.
 #include <cstdio>
+#include <iomanip>  // names that ours must not meet by argument-dependent lookup: std::quoted
+#include <sinter/network.hpp>
 #include <sinter/sinter.hpp>
 
 bool same_version(const char* name, sinter::version version);

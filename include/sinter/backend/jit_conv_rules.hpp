@@ -20,7 +20,7 @@ namespace detail {
 inline verdict check_conv_source(problem const& p, int src) {
   tensor_desc const& d = p.operands[at(src)];
   if (!d.strides.empty() && d.dims[3] > 1 && d.strides[3] != 1)
-    return refuse("operand " + quoted(p.chain.operands[src].name) + " has the stride " +
+    return refuse("operand " + in_quotes(p.chain.operands[src].name) + " has the stride " +
                   std::to_string(d.strides[3]) + " along its channels; 1 is wanted");
   return verdict::yes();
 }
@@ -39,7 +39,7 @@ inline verdict check_conv_weight(problem const& p, int src, int weight, contract
   operand const& o = p.chain.operands[weight];
   tensor_desc const& d = p.operands[at(weight)];
   if (o.role != role::weight)
-    return refuse("operand " + quoted(o.name) + " of conv2d is a " + std::string(name_of(o.role)) +
+    return refuse("operand " + in_quotes(o.name) + " of conv2d is a " + std::string(name_of(o.role)) +
                   "; a weight is wanted");
   extent const in = d.dims[3], out = d.dims[0] / a.groups;
   product const kind = product_for(level, p.operands[at(src)].type, d.type);

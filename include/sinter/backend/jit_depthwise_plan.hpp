@@ -87,7 +87,7 @@ inline verdict supports_depthwise(problem const& p, isa level) {
   if (verdict v = detail::check_conv_source(p, o.src); !v) return v;
   operand const& weight = p.chain.operands[o.weight];
   if (weight.role != role::weight)
-    return detail::refuse("operand " + detail::quoted(weight.name) + " of conv2d is a " +
+    return detail::refuse("operand " + detail::in_quotes(weight.name) + " of conv2d is a " +
                           std::string(name_of(weight.role)) + "; a weight is wanted");
   extent const columns = p.operands[detail::at(o.weight)].dims[2];
   if (columns > most_kernel_columns)

@@ -62,7 +62,7 @@ struct matmul_geometry {
 namespace detail {
 
 using sinter::detail::at;
-using sinter::detail::quoted;
+using sinter::detail::in_quotes;
 
 /// The stride of axis i counted from the end (1 is the last), 0 where the operand is broadcast
 /// along it.
@@ -158,7 +158,7 @@ inline verdict check_contraction(chain const& c) {
       return refuse("steps on an input of matmul before it (a prologue) are not generated");
   for (value_ref v : {s.args[0], s.args[1]})
     if (!is_floating(c.operands[int{v.index}].type))
-      return refuse("operand " + quoted(c.operands[int{v.index}].name) + " of matmul is " +
+      return refuse("operand " + in_quotes(c.operands[int{v.index}].name) + " of matmul is " +
                     std::string(name_of(c.operands[int{v.index}].type)) +
                     "; f32, bf16 or f16 is wanted");
   return verdict::yes();
@@ -188,13 +188,13 @@ inline verdict check_matmul_layout(problem const& p, epilogue const& e) {
   extent const n = p.domain.back();
   for (int i = 0; i < c.operands.ssize(); ++i)
     if (e.reads(i)) {
-      std::string const who = "operand " + quoted(c.operands[i].name);
+      std::string const who = "operand " + in_quotes(c.operands[i].name);
       if (c.operands[i].role == role::weight)
         return refuse(who + " is a weight that a pointwise step reads");
       if (verdict v = check_columns(who, p.operands[at(i)], n, false); !v) return v;
     }
   for (int i = 0; i < c.outputs.ssize(); ++i) {
-    std::string const who = "output " + quoted(c.outputs[i].name);
+    std::string const who = "output " + in_quotes(c.outputs[i].name);
     if (!(p.outputs[at(i)].dims == p.domain))
       return refuse(who + " of " + to_string(p.outputs[at(i)].dims) +
                     " has other extents than the product of " + to_string(p.domain));
@@ -224,7 +224,7 @@ inline verdict check_matmul_extents(problem const& p) {
   extent const k = weight.dims[o.attrs.transposed_weight ? rank - 1 : rank - 2],
                n = p.domain.back();
   if (k == dynamic || n == dynamic || is_dynamic(weight.dims))
-    return refuse("operand " + quoted(p.chain.operands[o.weight].name) + " of " +
+    return refuse("operand " + in_quotes(p.chain.operands[o.weight].name) + " of " +
                   to_string(weight.dims) +
                   " has a dynamic extent; only rows and batches may be dynamic");
   if (k > (std::numeric_limits<std::int32_t>::max)() / 16)

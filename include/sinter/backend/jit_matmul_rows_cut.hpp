@@ -276,13 +276,13 @@ inline verdict check_matmul_rows(problem const& p, matmul_rows_cut const& cut) {
   for (int i = 0; i < p.chain.outputs.ssize(); ++i) {
     shape const& dims = p.outputs[at(i)].dims;
     if (!(dims == p.domain) && !(dims == reduced_shape(p.domain)))
-      return refuse("output " + quoted(p.chain.outputs[i].name) + " of " + to_string(dims) +
+      return refuse("output " + in_quotes(p.chain.outputs[i].name) + " of " + to_string(dims) +
                     " has other rows than the product of " + to_string(p.domain));
   }
   // The product may not overwrite what the row kernel reads after it.
   bool const early = cut.product_outputs[0] == 0 && !cut.product.chain.outputs.empty();
   if (p.in_place >= 0 && cut.rows.in_place >= 0 && early)
-    return refuse("operand " + quoted(p.chain.operands[p.in_place].name) +
+    return refuse("operand " + in_quotes(p.chain.operands[p.in_place].name) +
                   " shares memory with an output that is stored before a reduction reads it");
   return verdict::yes();
 }

@@ -156,7 +156,7 @@ class pool_kernel final : public kernel {
   result<packed_weight> pack(int operand, tensor_view const&) const override {
     return failure{code::bad_argument,
                    "sinter: jit: operand " +
-                       detail::quoted(built_->wanted.chain.operands[operand].name) +
+                       detail::in_quotes(built_->wanted.chain.operands[operand].name) +
                        " of a chain without a contraction is no weight"};
   }
   result<std::unique_ptr<invocation>> make_invocation() const override {

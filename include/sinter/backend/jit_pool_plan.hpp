@@ -54,7 +54,7 @@ inline verdict supports_pool(problem const& p, isa level) {
   step const& s = c.steps[0];
   if (verdict v = epilogue::supports(c, 0, level); !v) return v;
   tensor_desc const& src = p.operands[detail::at(s.args[0].index)];
-  std::string const who = "operand " + detail::quoted(c.operands[int{s.args[0].index}].name);
+  std::string const who = "operand " + detail::in_quotes(c.operands[int{s.args[0].index}].name);
   if (!is_floating(src.type))
     return detail::refuse(who + " of " + std::string(name_of(s.code)) + " is " +
                           std::string(name_of(src.type)) + "; f32, bf16 or f16 is wanted");

@@ -60,13 +60,13 @@ inline verdict check_rows_layout(problem const& p) {
   shape const& domain = p.domain;
   extent const columns = columns_in(domain);
   for (int i = 0; i < c.operands.ssize(); ++i) {
-    std::string const who = "operand " + quoted(c.operands[i].name);
+    std::string const who = "operand " + in_quotes(c.operands[i].name);
     if (c.operands[i].role == role::weight)
       return refuse(who + " is a weight that a pointwise step reads");
     if (verdict v = check_columns(who, p.operands[at(i)], columns, false); !v) return v;
   }
   for (int i = 0; i < c.outputs.ssize(); ++i) {
-    std::string const who = "output " + quoted(c.outputs[i].name);
+    std::string const who = "output " + in_quotes(c.outputs[i].name);
     shape const& dims = p.outputs[at(i)].dims;
     if (!(dims == domain) && (domain.empty() || !(dims == reduced_shape(domain))))
       return refuse(who + " of " + to_string(dims) + " has other rows than the operands, " +

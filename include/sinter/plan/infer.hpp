@@ -23,7 +23,7 @@ namespace detail {
 inline std::string describe(chain const& c, value_ref v) {
   switch (v.kind) {
     case value_kind::operand:
-      return quoted(c.operands[int{v.index}].name);
+      return in_quotes(c.operands[int{v.index}].name);
     case value_kind::step:
       return join({"the result of step ", v.index, " (", name_of(c.steps[int{v.index}].code), ")"});
     case value_kind::constant:
@@ -144,10 +144,10 @@ inline status check_chain(chain const& c) {
     if (status st = check_step(c, i); !st.ok()) return st;
   for (output const& o : c.outputs)
     if (o.value.kind != value_kind::step || !refers(c, o.value, c.steps.ssize()))
-      return bad({"output ", quoted(o.name), " is not the result of a step"});
+      return bad({"output ", in_quotes(o.name), " is not the result of a step"});
   for (int i = 0; i < c.operands.ssize(); ++i)
     if (c.uses(operand_ref(i)) == 0)
-      return bad({"operand ", quoted(c.operands[i].name), " is not read by any step"});
+      return bad({"operand ", in_quotes(c.operands[i].name), " is not read by any step"});
   return {};
 }
 

@@ -111,7 +111,7 @@ inline failure bad(std::string_view message) {
 }
 inline failure bad(std::initializer_list<piece> pieces) { return bad(join(pieces)); }
 
-inline std::string quoted(std::string_view name) { return join({"'", name, "'"}); }
+inline std::string in_quotes(std::string_view name) { return join({"'", name, "'"}); }
 
 inline std::string list_of(strides const& s) {
   std::string text = "(";
@@ -125,7 +125,7 @@ inline std::string list_of(strides const& s) {
 /// `kind` is "operand" or "output". Fills in dense strides where none are given, replaces
 /// meaningless ones.
 inline status complete_layout(std::string_view kind, std::string_view name, tensor_desc& d) {
-  auto const who = [&] { return join({kind, " ", quoted(name)}); };
+  auto const who = [&] { return join({kind, " ", in_quotes(name)}); };
   for (int i = 0; i < d.dims.ssize(); ++i)
     if (d.dims[i] < 0 && d.dims[i] != dynamic)
       return bad(

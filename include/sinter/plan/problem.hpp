@@ -115,17 +115,17 @@ class problem_builder {
       bool const packs_from_f32 =
           o.role == role::weight && is_floating(o.type) && given->type == dtype::f32;
       if (given->type != o.type && !packs_from_f32)
-        return bad({"operand ", quoted(o.name), " is described as ", name_of(given->type), "; ",
+        return bad({"operand ", in_quotes(o.name), " is described as ", name_of(given->type), "; ",
                     name_of(o.type), " is wanted"});
       if (!o.static_dims.empty() && !agrees(given->dims, o.static_dims))
-        return bad({"operand ", quoted(o.name), " of ", to_string(given->dims),
+        return bad({"operand ", in_quotes(o.name), " of ", to_string(given->dims),
                     " was declared with the extents ", to_string(o.static_dims)});
       d = *given;
     }
     if (status st = complete_layout("operand", o.name, d); !st.ok()) return st;
     if (o.role == role::scalar) {
       if (!is_dynamic(d.dims) && element_count(d.dims) != 1)
-        return bad({"scalar operand ", quoted(o.name), " of ", to_string(d.dims),
+        return bad({"scalar operand ", in_quotes(o.name), " of ", to_string(d.dims),
                     "; a single element is wanted"});
       d.dims.clear();
       d.strides.clear();
@@ -273,11 +273,11 @@ class problem_builder {
     tensor_desc& d = p_.operands[at(i)];
     if (o.role == role::vector && region_dims_.empty())
       return bad(
-          {"vector operand ", quoted(o.name), " meets values of rank 0; they have no last axis"});
+          {"vector operand ", in_quotes(o.name), " meets values of rank 0; they have no last axis"});
     if (!known_[at(i)]) {
       if (o.role != role::scalar && !has_tensor_)
         return bad(
-            {"the extents of operand ", quoted(o.name), " are not given and follow from no other"});
+            {"the extents of operand ", in_quotes(o.name), " are not given and follow from no other"});
       shape dims = region_dims_;
       if (o.role == role::scalar) dims.clear();
       if (o.role == role::vector) dims = shape{region_dims_.back()};
@@ -285,7 +285,7 @@ class problem_builder {
       known_[at(i)] = true;
     }
     if (o.role == role::vector && !(d.dims == shape{region_dims_.back()}))
-      return bad({"vector operand ", quoted(o.name), " of ", to_string(d.dims),
+      return bad({"vector operand ", in_quotes(o.name), " of ", to_string(d.dims),
                   "; one value for each of the ", extent_text(region_dims_.back()),
                   " indices of the last axis of ", to_string(region_dims_), " is wanted"});
     return {};
@@ -318,7 +318,7 @@ class problem_builder {
       d = {o.type, dims_[at(o.value.index)], at(i) < given.size() ? given[at(i)] : strides{}};
       if (status st = complete_layout("output", o.name, d); !st.ok()) return st;
       if (!sinter::is_dynamic(d.dims) && !elements_distinct(d.dims, d.strides))
-        return bad({"output ", quoted(o.name), " of ", to_string(d.dims), " has the strides ",
+        return bad({"output ", in_quotes(o.name), " of ", to_string(d.dims), " has the strides ",
                     list_of(d.strides), ", with which elements share memory or interleave"});
     }
     return p_.in_place >= 0 ? check_in_place() : status{};
@@ -330,8 +330,8 @@ class problem_builder {
     operand const& o = c_.operands[p_.in_place];
     tensor_desc const& in = p_.operands[at(p_.in_place)];
     tensor_desc const& out = p_.outputs[0];
-    std::string const who = join({"operand ", quoted(o.name), " cannot share memory with output ",
-                                  quoted(c_.outputs[0].name), ": "});
+    std::string const who = join({"operand ", in_quotes(o.name), " cannot share memory with output ",
+                                  in_quotes(c_.outputs[0].name), ": "});
     if (o.role != role::tensor) return bad({who, "its role is ", name_of(o.role)});
     for (int i = 0; i < c_.steps.ssize(); ++i)
       for (value_ref v : c_.steps[i].args)

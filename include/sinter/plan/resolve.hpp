@@ -17,7 +17,7 @@ namespace detail {
 inline result<operand_spec> resolved_operand(problem const& p, int i, shape const& given) {
   tensor_desc const& d = p.operands[at(i)];
   auto const refuse = [&](std::string const& wanted) {
-    return bad({"operand ", quoted(p.chain.operands[i].name), " of ", to_string(given), "; ",
+    return bad({"operand ", in_quotes(p.chain.operands[i].name), " of ", to_string(given), "; ",
                 to_string(d.dims), wanted});
   };
   if (!is_dynamic(d.dims)) {
@@ -50,7 +50,7 @@ inline status resolve_into(problem& into, problem const& p, array_view<shape con
   if (status st = detail::problem_builder(into).run(operands, output_strides); !st.ok()) return st;
   for (int i = 0; i < p.chain.operands.ssize(); ++i)
     if (is_dynamic(into.operands[detail::at(i)].dims))
-      return detail::bad({"operand ", detail::quoted(p.chain.operands[i].name), " of ",
+      return detail::bad({"operand ", detail::in_quotes(p.chain.operands[i].name), " of ",
                           to_string(into.operands[detail::at(i)].dims),
                           "; the extents of this call are wanted"});
   return {};

@@ -19,7 +19,7 @@ namespace sinter::inline SINTER_ABI {
 /// of extent 1 do not count.
 inline status check_view(std::string_view kind, std::string_view name, tensor_desc const& wanted,
                          tensor_view const& given) {
-  auto const who = [&] { return detail::join({kind, " ", detail::quoted(name)}); };
+  auto const who = [&] { return detail::join({kind, " ", detail::in_quotes(name)}); };
   extent const count = element_count(wanted.dims);
   if (given.type != wanted.type)
     return detail::bad(

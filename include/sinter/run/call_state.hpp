@@ -141,25 +141,25 @@ inline status call_state::take_views(program_core::views operands, program_core:
     int const slot = find_named(plan->inputs, name, i);
     if (slot < 0 && find_named(plan->weights, name) >= 0)
       return bad(
-          {"weight ", quoted(name), " is given as a view; pack() it and give the packed weights"});
+          {"weight ", in_quotes(name), " is given as a view; pack() it and give the packed weights"});
     if (slot < 0)
-      return bad({quoted(name), " is no operand; there are ", list_names(plan->inputs)});
-    if (seen[at(slot)]++ != 0) return bad({"operand ", quoted(name), " is given twice"});
+      return bad({in_quotes(name), " is no operand; there are ", list_names(plan->inputs)});
+    if (seen[at(slot)]++ != 0) return bad({"operand ", in_quotes(name), " is given twice"});
     inputs[at(slot)] = operands[i].view;
   }
   for (std::size_t i = 0; i < results.size(); ++i) {
     int const slot = find_named(plan->outputs, results[i].name, i);
     if (slot < 0)
-      return bad({quoted(results[i].name), " is no output; there are ", list_names(plan->outputs)});
+      return bad({in_quotes(results[i].name), " is no output; there are ", list_names(plan->outputs)});
     if (seen[plan->inputs.size() + at(slot)]++ != 0)
-      return bad({"output ", quoted(results[i].name), " is given twice"});
+      return bad({"output ", in_quotes(results[i].name), " is given twice"});
     outputs[at(slot)] = results[i].view;
   }
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (seen[i] != 0) continue;
     bool const input = i < plan->inputs.size();
     return bad({(input ? "operand " : "output "),
-                quoted(input ? plan->inputs[i].name : plan->outputs[i - plan->inputs.size()].name),
+                in_quotes(input ? plan->inputs[i].name : plan->outputs[i - plan->inputs.size()].name),
                 " is not given"});
   }
   return {};
@@ -180,7 +180,7 @@ inline status call_state::take_weight(weight_use const& use, program_core::packs
         continue;
       }
       if (found != nullptr)
-        return bad({"weight ", quoted(name), " is in two of the packs that are given"});
+        return bad({"weight ", in_quotes(name), " is in two of the packs that are given"});
       found = &w;
     }
   }
@@ -189,10 +189,10 @@ inline status call_state::take_weight(weight_use const& use, program_core::packs
     return {};
   }
   if (other != nullptr)
-    return bad({"weight ", quoted(name), " was packed for another kernel: its layout is '",
+    return bad({"weight ", in_quotes(name), " was packed for another kernel: its layout is '",
                 other->layout_key, "', and '", use.layout_key,
                 "' is wanted; pack it with this program"});
-  return bad({"weight ", quoted(name), " is in none of the packs that are given"});
+  return bad({"weight ", in_quotes(name), " is in none of the packs that are given"});
 }
 
 inline status call_state::accept(program_core::views operands, program_core::packs packs,
@@ -310,18 +310,18 @@ inline status call_state::check_apart() const {
       bool const declared = static_cast<int>(i) == plan->in_place_input &&
                             static_cast<int>(o) == plan->in_place_output;
       if (declared && inputs[i].data != outputs[o].data && input_bytes[i] > 0)
-        return bad({"operand ", quoted(plan->inputs[i].name),
-                    " was declared to share the memory of output ", quoted(plan->outputs[o].name),
+        return bad({"operand ", in_quotes(plan->inputs[i].name),
+                    " was declared to share the memory of output ", in_quotes(plan->outputs[o].name),
                     "; the same pointer is wanted for both"});
       if (!declared && meets(inputs[i].data, input_bytes[i], input_desc(static_cast<int>(i))))
-        return bad({"output ", quoted(plan->outputs[o].name), " overlaps operand ",
-                    quoted(plan->inputs[i].name),
+        return bad({"output ", in_quotes(plan->outputs[o].name), " overlaps operand ",
+                    in_quotes(plan->inputs[i].name),
                     "; separate memory is wanted, or options::in_place"});
     }
     for (std::size_t q = 0; q < o; ++q)
       if (meets(outputs[q].data, output_bytes[q], output_desc(static_cast<int>(q))))
-        return bad({"output ", quoted(plan->outputs[o].name), " overlaps output ",
-                    quoted(plan->outputs[q].name), "; separate memory is wanted"});
+        return bad({"output ", in_quotes(plan->outputs[o].name), " overlaps output ",
+                    in_quotes(plan->outputs[q].name), "; separate memory is wanted"});
   }
   return {};
 }

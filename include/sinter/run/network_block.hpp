@@ -74,7 +74,7 @@ class block_adder {
     if (o.internal) {
       for (made_value const& m : made_)
         if (m.internal && m.name == o.name) return take_value(c, i, m.value, g, spec);
-      return bad({"no earlier group makes the intermediate ", quoted(o.name)});
+      return bad({"no earlier group makes the intermediate ", in_quotes(o.name)});
     }
     for (bound_operand const& b : operands_) {
       if (b.name != o.name) continue;
@@ -83,12 +83,12 @@ class block_adder {
       g.operands.push_back({-1, graph_.add_constant(*b.constant)});
       return {};
     }
-    return bad({"operand ", quoted(o.name), " is not bound"});
+    return bad({"operand ", in_quotes(o.name), " is not bound"});
   }
   status take_value(chain& c, int i, int value, block_group& g, operand_spec& spec) {
     operand& o = c.operands[i];
     if (o.role != role::tensor)
-      return bad({"operand ", quoted(o.name), " is a ", sinter::name_of(o.role),
+      return bad({"operand ", in_quotes(o.name), " is a ", sinter::name_of(o.role),
                   " and is bound to a value; a parameter is wanted, or a tensor in the block"});
     if (contraction_reads(c, i)) {
       value = graph_.as_type(value, o.type);

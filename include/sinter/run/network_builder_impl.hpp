@@ -55,12 +55,12 @@ SINTER_API net_value network_builder::input(std::string_view name, shape const& 
   if (status st = detail::complete_layout("input", name, desc); !st.ok())
     graph_->refuse(st.error());
   if (dims.empty())
-    graph_->refuse(detail::bad({"input ", detail::quoted(name), " has no axes; one is wanted"}));
+    graph_->refuse(detail::bad({"input ", detail::in_quotes(name), " has no axes; one is wanted"}));
   if (name.empty() || name.size() > 39)
     graph_->refuse(detail::bad("an input's name has 1 to 39 characters"));
   for (detail::graph_value const& v : graph_->values)
     if (v.from == detail::value_from::input && v.name == name)
-      graph_->refuse(detail::bad({"two inputs are named ", detail::quoted(name)}));
+      graph_->refuse(detail::bad({"two inputs are named ", detail::in_quotes(name)}));
   if (!graph_->state.ok()) return {-1, detail::nothing()};
   detail::graph_value v;
   v.from = detail::value_from::input;
@@ -80,7 +80,7 @@ SINTER_API void network_builder::add_groups(std::string_view label,
   for (net_value& v : values) v = {-1, detail::nothing()};
   if (!graph_->state.ok()) return;
   auto const refuse = [&](failure const& why) {
-    graph_->refuse({why.what, detail::join({"sinter: block ", detail::quoted(label), ": ",
+    graph_->refuse({why.what, detail::join({"sinter: block ", detail::in_quotes(label), ": ",
                                             detail::without_prefix(why.message)})});
   };
   if (!groups) return refuse(groups.error());
@@ -89,7 +89,7 @@ SINTER_API void network_builder::add_groups(std::string_view label,
     bound.push_back({o.name, o.value != nullptr ? o.value->index_ : -1, o.constant});
     if (o.value != nullptr && (o.value->index_ < 0 || o.value->index_ >= graph_->value_count()))
       return refuse(detail::bad(
-          {"operand ", detail::quoted(o.name), " is bound to a value that no builder made"}));
+          {"operand ", detail::in_quotes(o.name), " is bound to a value that no builder made"}));
     if (o.constant != nullptr && !o.constant->refusal_.empty())
       return refuse({code::bad_argument, o.constant->refusal_});
   }

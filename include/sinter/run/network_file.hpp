@@ -138,10 +138,10 @@ class packed_file {
       other_layout = true;
     }
     if (other_layout)
-      return bad({"the packed file '", path_, "' has ", detail::quoted(wanted.key),
+      return bad({"the packed file '", path_, "' has ", detail::in_quotes(wanted.key),
                   " in another layout than '", wanted.layout,
                   "'; pack again with the extents and options of this network"});
-    return bad({"the packed file '", path_, "' has no ", detail::quoted(wanted.key),
+    return bad({"the packed file '", path_, "' has no ", detail::in_quotes(wanted.key),
                 "; it belongs to another network"});
   }
   /// What the source answered when the file was made; null if it was not asked.
@@ -250,7 +250,7 @@ inline status packed_file::read(std::string_view cpu) {
     s.found = table.number() != 0;
     std::uint64_t const type = table.number(), rank = table.number();
     if (type > static_cast<std::uint64_t>(dtype::u8) || rank > max_rank)
-      return refuse({"is damaged: what it says of ", detail::quoted(s.name)});
+      return refuse({"is damaged: what it says of ", detail::in_quotes(s.name)});
     s.type = static_cast<dtype>(type);
     for (std::uint64_t j = 0; j < rank; ++j) s.dims.push_back(static_cast<extent>(table.number()));
     sources_.push_back(std::move(s));
@@ -261,9 +261,9 @@ inline status packed_file::read(std::string_view cpu) {
     e.layout = table.text();
     std::uint64_t const first = table.number(), size = table.number(), sum = table.number();
     if (first % buffer_alignment != 0 || first > bytes.size() || size > bytes.size() - first)
-      return refuse({"is damaged: the place of ", detail::quoted(e.key)});
+      return refuse({"is damaged: the place of ", detail::in_quotes(e.key)});
     array_view<std::byte const> const payload(bytes.data() + first, static_cast<std::size_t>(size));
-    if (checksum(payload) != sum) return refuse({"is damaged: ", detail::quoted(e.key)});
+    if (checksum(payload) != sum) return refuse({"is damaged: ", detail::in_quotes(e.key)});
     e.data = payload.data();
     e.bytes = payload.size();
     entries_.push_back(std::move(e));

@@ -33,12 +33,12 @@ SINTER_API result<network> network_builder::build(array_view<named_value const> 
   std::vector<detail::named_index> ends;
   for (named_value const& o : outputs) {
     if (o.value.index_ < 0 || o.value.index_ >= graph_->value_count())
-      return detail::bad({"output ", detail::quoted(o.name), " is a value that no builder made"});
+      return detail::bad({"output ", detail::in_quotes(o.name), " is a value that no builder made"});
     if (detail::find_named(ends, o.name) >= 0)
-      return detail::bad({"two outputs are named ", detail::quoted(o.name)});
+      return detail::bad({"two outputs are named ", detail::in_quotes(o.name)});
     for (detail::graph_value const& v : graph_->values)
       if (v.from == detail::value_from::input && v.name == o.name)
-        return detail::bad({detail::quoted(o.name), " names an input and an output"});
+        return detail::bad({detail::in_quotes(o.name), " names an input and an output"});
     ends.push_back({o.name, o.value.index_});
   }
   auto plan = detail::network_planner(*graph_, std::move(ends), backends()).run();

@@ -21,9 +21,9 @@ inline shape nothing() { return {0, 0, 0, 0}; }
 
 /// What the source answered when the file was made, without the data.
 inline result<tensor_view> ask_file(packed_file const* file, std::string_view name) {
-  if (file == nullptr) return bad({quoted(name), ": there is no weight source"});
+  if (file == nullptr) return bad({in_quotes(name), ": there is no weight source"});
   source_entry const* const known = file->source(name);
-  if (known == nullptr || !known->found) return bad({quoted(name), " is not in the packed file"});
+  if (known == nullptr || !known->found) return bad({in_quotes(name), " is not in the packed file"});
   return tensor_view{nullptr, known->type, known->dims, dense_strides(known->dims), false};
 }
 
@@ -38,7 +38,7 @@ inline result<tensor_view> ask_source(network_graph& g, std::string_view name) {
                      view.ok() ? view->dims : shape{}});
   if (!view) return view.error();
   if (!is_floating(view->type))
-    return bad({quoted(name), " is ", sinter::name_of(view->type), "; a floating dtype is wanted"});
+    return bad({in_quotes(name), " is ", sinter::name_of(view->type), "; a floating dtype is wanted"});
   if (view->flat || view->strides.size() != view->dims.size())
     view->strides = dense_strides(view->dims);
   view->flat = false;
@@ -59,7 +59,7 @@ SINTER_API parameter parameter::oihw() const {
   int const rank = view_.rank();
   if (rank < 3) {
     parameter p = *this;
-    p.refusal_ = detail::join({"sinter: ", detail::quoted(key_), " of ", to_string(view_.dims),
+    p.refusal_ = detail::join({"sinter: ", detail::in_quotes(key_), " of ", to_string(view_.dims),
                                " is no weight of a convolution; [out, in, spatial...] is wanted"});
     return p;
   }
@@ -71,7 +71,7 @@ SINTER_API parameter parameter::oihw() const {
 SINTER_API parameter parameter::transposed() const {
   if (view_.rank() >= 2) return remade("transposed", sinter::transposed(view_));
   parameter p = *this;
-  p.refusal_ = detail::join({"sinter: ", detail::quoted(key_), " of ", to_string(view_.dims),
+  p.refusal_ = detail::join({"sinter: ", detail::in_quotes(key_), " of ", to_string(view_.dims),
                              " cannot be transposed; two axes are wanted"});
   return p;
 }
@@ -80,7 +80,7 @@ SINTER_API parameter parameter::reshaped(shape const& dims) const {
       detail::same_layout(view_.dims, view_.strides, dense_strides(view_.dims)))
     return remade(to_string(dims), {view_.data, view_.type, dims, dense_strides(dims), false});
   parameter p = *this;
-  p.refusal_ = detail::join({"sinter: ", detail::quoted(key_), " of ", to_string(view_.dims),
+  p.refusal_ = detail::join({"sinter: ", detail::in_quotes(key_), " of ", to_string(view_.dims),
                              " cannot be reshaped to ", to_string(dims),
                              "; as many elements, and dense ones, are wanted"});
   return p;
@@ -98,13 +98,13 @@ SINTER_API parameter network_builder::vector(std::string_view name) {
   parameter p = weight(name);
   if (graph_->state.ok() && p.dims().size() != 1)
     graph_->refuse(
-        detail::bad({detail::quoted(name), " is ", to_string(p.dims()), "; a vector is wanted"}));
+        detail::bad({detail::in_quotes(name), " is ", to_string(p.dims()), "; a vector is wanted"}));
   return p;
 }
 SINTER_API parameter network_builder::constant(std::string_view name, tensor_view const& view) {
   for (std::string const& known : graph_->own_constants)
     if (known == name)
-      graph_->refuse(detail::bad({"two constants are named ", detail::quoted(name)}));
+      graph_->refuse(detail::bad({"two constants are named ", detail::in_quotes(name)}));
   graph_->own_constants.emplace_back(name);
   tensor_view v = view;
   if (v.flat || v.strides.size() != v.dims.size()) v.strides = dense_strides(v.dims);
@@ -130,7 +130,7 @@ inline result<fold_recipe> batch_norm_recipe(network_graph& g, std::string_view 
     auto view = ask_source(g, name);
     if (!view) return view.error();
     if (view->dims.size() != 1 || (!r.gamma.dims.empty() && view->dims != r.gamma.dims))
-      return bad({quoted(name), " is ", to_string(view->dims),
+      return bad({in_quotes(name), " is ", to_string(view->dims),
                   "; a vector as long as the batch norm's others is wanted"});
     *part.view = *view;
   }
@@ -166,8 +166,8 @@ SINTER_API folded network_builder::fold_batch_norm(std::string_view conv_key,
   }
   if (weight->rank() < 3 || weight->dims[0] != recipe->gamma.dims[0]) {
     graph_->refuse(
-        detail::bad({detail::quoted(name), " is ", to_string(weight->dims), " and the batch norm ",
-                     detail::quoted(bn_key), " has ", recipe->gamma.dims[0],
+        detail::bad({detail::in_quotes(name), " is ", to_string(weight->dims), " and the batch norm ",
+                     detail::in_quotes(bn_key), " has ", recipe->gamma.dims[0],
                      " channels; [out, in, spatial...] with as many out is wanted"}));
     return none;
   }
@@ -176,8 +176,8 @@ SINTER_API folded network_builder::fold_batch_norm(std::string_view conv_key,
   if (auto bias = detail::ask_source(*graph_, bias_name); bias) {
     if (bias->dims != recipe->gamma.dims) {
       graph_->refuse(
-          detail::bad({detail::quoted(bias_name), " is ", to_string(bias->dims),
-                       "; one value for each channel of ", detail::quoted(bn_key), " is wanted"}));
+          detail::bad({detail::in_quotes(bias_name), " is ", to_string(bias->dims),
+                       "; one value for each channel of ", detail::in_quotes(bn_key), " is wanted"}));
       return none;
     }
     recipe->bias = *bias;

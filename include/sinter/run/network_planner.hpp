@@ -179,7 +179,7 @@ class network_planner {
     return {};
   }
   static failure in_block(std::string_view label, failure const& why) {
-    return {why.what, join({"sinter: block ", quoted(label), ": ", without_prefix(why.message)})};
+    return {why.what, join({"sinter: block ", in_quotes(label), ": ", without_prefix(why.message)})};
   }
 
   /// A kernel for the problem: that of an equal one, or what dispatch chooses.
@@ -244,7 +244,7 @@ class network_planner {
       if (direct_[i]) continue;
       int const v = outputs_[i].value;
       graph_value const& value = graph_.value(v);
-      std::string const what = join({value.name, " into output ", quoted(outputs_[i].name),
+      std::string const what = join({value.name, " into output ", in_quotes(outputs_[i].name),
                                      ": other groups read it, or no group writes it by itself"});
       if (status st = add_copy(value.dims, layout_->find(v), v, {v, 0, value.channels()}, {}, what,
                                static_cast<int>(i));
@@ -252,7 +252,7 @@ class network_planner {
         return st;
     }
     for (input_slot const& s : program_->inputs)
-      if (s.group < 0) return bad({"input ", quoted(s.name), " is read by no block"});
+      if (s.group < 0) return bad({"input ", in_quotes(s.name), " is read by no block"});
     return {};
   }
   /// `output`: the slot that is written instead of the arena, or -1.

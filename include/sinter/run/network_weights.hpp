@@ -131,7 +131,7 @@ class network_weights {
       view.data = held->data();
     }
     if (view.data == nullptr && element_count(view.dims) > 0)
-      return bad({"the source gives no data for ", quoted(p.key())});
+      return bad({"the source gives no data for ", in_quotes(p.key())});
     if (o.role != role::weight) return make_dense(view, o.type, e);
     if (view.type != dtype::f32 && view.type != o.type) {
       auto widened = dense_copy(view, dtype::f32);

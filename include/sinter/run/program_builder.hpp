@@ -76,7 +76,7 @@ class program_builder {
       for (output const& o : chains_[g].outputs) {
         if (o.internal) continue;
         if (find_named(plan_->outputs, o.name) >= 0)
-          return bad({"two outputs are named ", quoted(o.name)});
+          return bad({"two outputs are named ", in_quotes(o.name)});
         plan_->outputs.push_back(
             {o.name, static_cast<int>(g), static_cast<int>(&o - chains_[g].outputs.begin())});
       }
@@ -84,16 +84,16 @@ class program_builder {
     for (output_slot const& o : plan_->outputs)
       if (find_named(users_, o.name) >= 0)
         return bad(
-            {quoted(o.name),
+            {in_quotes(o.name),
              " names an operand and an output; two names are wanted (in_place says that they "
              "share memory)"});
     for (std::size_t i = 0; i < given_.size(); ++i) {
       if (find_named(users_, given_[i].name) < 0 && find_named(plan_->outputs, given_[i].name) < 0)
-        return bad({quoted(given_[i].name), " is described but is no operand; there are ",
+        return bad({in_quotes(given_[i].name), " is described but is no operand; there are ",
                     list_names(users_)});
       for (std::size_t j = 0; j < i; ++j)
         if (given_[j].name == given_[i].name)
-          return bad({"operand ", quoted(given_[i].name), " is described twice"});
+          return bad({"operand ", in_quotes(given_[i].name), " is described twice"});
     }
     return {};
   }
@@ -105,7 +105,7 @@ class program_builder {
     }
     operand const& before = users_[at(known)];
     if (before.role != o.role || before.type != o.type)
-      return bad({"operand ", quoted(o.name), " is a ", sinter::name_of(before.role), " of ",
+      return bad({"operand ", in_quotes(o.name), " is a ", sinter::name_of(before.role), " of ",
                   sinter::name_of(before.type), " in one group and a ", sinter::name_of(o.role),
                   " of ", sinter::name_of(o.type),
                   " in another; one role and one dtype are wanted"});
@@ -141,7 +141,7 @@ class program_builder {
   status describe_operand(operand const& o, operand_spec& spec) const {
     if (o.internal) {
       int const made = find_named(intermediates_, o.name);
-      if (made < 0) return bad({"no earlier group makes the intermediate ", quoted(o.name)});
+      if (made < 0) return bad({"no earlier group makes the intermediate ", in_quotes(o.name)});
       intermediate const& from = intermediates_[at(made)];
       spec = plan_->group(from.group).problem.outputs[at(from.output)];
       return {};
@@ -164,7 +164,7 @@ class program_builder {
   static status type_only(operand const& o, named_desc const& given, operand_spec& spec) {
     spec.reset();
     if (*given.type == o.type) return {};
-    return bad({"operand ", quoted(o.name), " is described as ", sinter::name_of(*given.type), "; ",
+    return bad({"operand ", in_quotes(o.name), " is described as ", sinter::name_of(*given.type), "; ",
                 sinter::name_of(o.type), " is wanted"});
   }
 
@@ -177,10 +177,10 @@ class program_builder {
       named_desc const& said = given_[at(d)];
       tensor_desc const& is = p.outputs[at(i)];
       if (said.type && *said.type != is.type)
-        return bad({"output ", quoted(o.name), " is described as ", sinter::name_of(*said.type),
+        return bad({"output ", in_quotes(o.name), " is described as ", sinter::name_of(*said.type),
                     "; it is ", sinter::name_of(is.type)});
       if (!said.dims.empty() && !(said.dims == is.dims))
-        return bad({"output ", quoted(o.name), " is described as ", to_string(said.dims),
+        return bad({"output ", in_quotes(o.name), " is described as ", to_string(said.dims),
                     "; it is ", to_string(is.dims)});
     }
     return {};
@@ -197,12 +197,12 @@ class program_builder {
           index = j;
         }
     if (last < 0)
-      return bad({"options::in_place is ", quoted(options_.in_place),
+      return bad({"options::in_place is ", in_quotes(options_.in_place),
                   ", which is no operand; there are ", list_names(users_)});
     if (g != last || chains_[at(g)].outputs.empty()) return -1;
     output const& o = chains_[at(g)].outputs[0];
     if (o.internal)
-      return bad({"operand ", quoted(options_.in_place),
+      return bad({"operand ", in_quotes(options_.in_place),
                   " cannot share memory with an output: the last group that "
                   "reads it makes an intermediate"});
     plan_->in_place_output = find_named(plan_->outputs, o.name);
@@ -239,7 +239,7 @@ class program_builder {
         continue;
       }
       if (find_named(intermediates_, o.name) >= 0)
-        return bad({"two groups make the intermediate ", quoted(o.name)});
+        return bad({"two groups make the intermediate ", in_quotes(o.name)});
       int const item = add_item(intermediate_bytes(group.problem.outputs[at(i)]), g);
       plan_->makers[at(item)] = {g, i, -1};
       intermediates_.push_back({o.name, g, i, item});
@@ -262,7 +262,7 @@ class program_builder {
     tensor_desc const& desc = group.problem.operands[at(i)];
     if (is_dynamic(desc.dims))
       return bad(
-          {"weight ", quoted(o.name), " of ", to_string(desc.dims),
+          {"weight ", in_quotes(o.name), " of ", to_string(desc.dims),
            " has a dynamic extent; it is packed once, so its extents are fixed (a tensor may "
            "be dynamic)"});
     int slot = find_named(plan_->weights, o.name);

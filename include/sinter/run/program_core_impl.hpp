@@ -85,8 +85,8 @@ SINTER_API status bound::repoint(std::string_view name, tensor_view const& view)
   if (slot < 0) {
     if (detail::find_named(s.plan->outputs, name) >= 0)
       return detail::bad(
-          {"output ", detail::quoted(name), " is repointed to what may not be written"});
-    return detail::bad({detail::quoted(name), " cannot be repointed; there are ",
+          {"output ", detail::in_quotes(name), " is repointed to what may not be written"});
+    return detail::bad({detail::in_quotes(name), " cannot be repointed; there are ",
                         detail::list_names(s.plan->inputs)});
   }
   tensor_desc const& d = s.input_desc(slot);
@@ -151,7 +151,7 @@ SINTER_API result<tensor_desc> program_core::describe(std::string_view name) con
   }
   if (int const i = detail::find_named(plan_->weights, name); i >= 0)
     return plan_->weights[detail::at(i)].desc;
-  return detail::bad({detail::quoted(name), " is no operand or output of this program"});
+  return detail::bad({detail::in_quotes(name), " is no operand or output of this program"});
 }
 
 namespace detail {
@@ -160,7 +160,7 @@ namespace detail {
 inline result<tensor_view> check_weight(weight_slot const& w, tensor_view given) {
   bool const rounds = given.type == dtype::f32 && is_floating(w.desc.type);
   if (given.type != w.desc.type && !rounds)
-    return bad({"weight ", quoted(w.name), " is ", sinter::name_of(given.type), "; ",
+    return bad({"weight ", in_quotes(w.name), " is ", sinter::name_of(given.type), "; ",
                 sinter::name_of(w.desc.type),
                 (is_floating(w.desc.type) && w.desc.type != dtype::f32 ? " or f32 is wanted"
                                                                        : " is wanted")});
@@ -197,9 +197,9 @@ SINTER_API result<packed> program_core::pack(views weights) const {
     int const slot = detail::find_named(plan_->weights, name, i);
     if (slot < 0)
       return detail::bad(
-          {detail::quoted(name), " is no weight; there are ", detail::list_names(plan_->weights)});
+          {detail::in_quotes(name), " is no weight; there are ", detail::list_names(plan_->weights)});
     if (detail::find_named(weights.first(i), name) >= 0)
-      return detail::bad({"weight ", detail::quoted(name), " is given twice"});
+      return detail::bad({"weight ", detail::in_quotes(name), " is given twice"});
     auto view = detail::check_weight(plan_->weights[detail::at(slot)], weights[i].view);
     if (!view) return view.error();
     checked.push_back(*view);
@@ -305,7 +305,7 @@ inline std::string explain_group(program_plan const& plan, int g) {
              plan.threads > 1 && s.kernel->own_threads() == 0 ? " for each thread\n" : "\n"});
   for (weight_use const& use : plan.weight_uses)
     if (use.group == g)
-      t += join({"  weight ", quoted(plan.weights[at(use.slot)].name), ": ", use.layout_key, "\n"});
+      t += join({"  weight ", in_quotes(plan.weights[at(use.slot)].name), ": ", use.layout_key, "\n"});
   return t;
 }
 

@@ -99,7 +99,7 @@ int find_named(Slots const& slots, std::string_view name, std::size_t likely = 0
 template <class Slots>
 std::string list_names(Slots const& slots) {
   std::string names;
-  for (auto const& s : slots) names += join({names.empty() ? "" : ", ", quoted(s.name)});
+  for (auto const& s : slots) names += join({names.empty() ? "" : ", ", in_quotes(s.name)});
   return names.empty() ? "none" : names;
 }
 
