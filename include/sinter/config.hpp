@@ -24,7 +24,8 @@
 #define SINTER_EXTERN_BACKENDS 0
 #endif
 
-#if !defined(__cplusplus) || (__cplusplus < 202002L && !(defined(_MSVC_LANG) && _MSVC_LANG >= 202002L))
+#if !defined(__cplusplus) || \
+    (__cplusplus < 202002L && !(defined(_MSVC_LANG) && _MSVC_LANG >= 202002L))
 #error "sinter: C++20 is wanted (-std=c++20)"
 #endif
 

@@ -15,9 +15,11 @@ void run(float* data) {
   [[maybe_unused]] auto const v = sinter::view(data, {2, 2});
   [[maybe_unused]] auto const b = sinter::view(data, {2});
 #ifdef SINTER_BAD
-  auto const again = sinter::compile<sinter::f32>(sinter::matmul(x, w) + sinter::sigmoid(sinter::matmul(x, w)), x.dims(2, 2), w.dims(2, 2));
+  auto const again = sinter::compile<sinter::f32>(
+      sinter::matmul(x, w) + sinter::sigmoid(sinter::matmul(x, w)), x.dims(2, 2), w.dims(2, 2));
 #else
   constexpr auto h = sinter::let<"h">;
-  auto const again = sinter::compile<sinter::f32>(h(sinter::matmul(x, w)) + sinter::sigmoid(h), x.dims(2, 2), w.dims(2, 2));
+  auto const again = sinter::compile<sinter::f32>(h(sinter::matmul(x, w)) + sinter::sigmoid(h),
+                                                  x.dims(2, 2), w.dims(2, 2));
 #endif
 }

@@ -15,7 +15,8 @@ void run(float* data) {
   [[maybe_unused]] auto const v = sinter::view(data, {2, 2});
   [[maybe_unused]] auto const b = sinter::view(data, {2});
 #ifdef SINTER_BAD
-  auto const again = sinter::compile<sinter::f32>(chain, x.dims(2, 2), w.dims(2, 2), other.dims(2, 2));
+  auto const again =
+      sinter::compile<sinter::f32>(chain, x.dims(2, 2), w.dims(2, 2), other.dims(2, 2));
 #else
   auto const again = sinter::compile<sinter::f32>(chain, x.dims(2, 2), w.dims(2, 2));
 #endif

@@ -8,7 +8,9 @@
 [[maybe_unused]] constexpr auto b = sinter::vector<"b">;
 
 #ifdef SINTER_BAD
-[[maybe_unused]] constexpr auto plan = sinter::partition(sinter::matmul(x, w) + b + sinter::tensor<"b">);
+[[maybe_unused]] constexpr auto plan =
+    sinter::partition(sinter::matmul(x, w) + b + sinter::tensor<"b">);
 #else
-[[maybe_unused]] constexpr auto plan = sinter::partition(sinter::matmul(x, w) + b + sinter::tensor<"r">);
+[[maybe_unused]] constexpr auto plan =
+    sinter::partition(sinter::matmul(x, w) + b + sinter::tensor<"r">);
 #endif

@@ -13,4 +13,5 @@
 #else
 [[maybe_unused]] constexpr auto again = h(sinter::conv2d(x, w, {.stride = 1}));
 #endif
-[[maybe_unused]] constexpr auto plan = sinter::partition(sinter::conv2d(h(sinter::conv2d(x, w)), w2) + again);
+[[maybe_unused]] constexpr auto plan =
+    sinter::partition(sinter::conv2d(h(sinter::conv2d(x, w)), w2) + again);

@@ -11,5 +11,6 @@
 #ifdef SINTER_BAD
 [[maybe_unused]] constexpr auto plan = sinter::partition(sinter::matmul(h, w2) + h);
 #else
-[[maybe_unused]] constexpr auto plan = sinter::partition(sinter::define(h = sinter::matmul(x, w), sinter::matmul(h, w2) + h));
+[[maybe_unused]] constexpr auto plan =
+    sinter::partition(sinter::define(h = sinter::matmul(x, w), sinter::matmul(h, w2) + h));
 #endif

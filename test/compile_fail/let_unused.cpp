@@ -9,7 +9,9 @@
 
 [[maybe_unused]] constexpr auto h = sinter::let<"h">;
 #ifdef SINTER_BAD
-[[maybe_unused]] constexpr auto plan = sinter::partition(sinter::define(h = sinter::matmul(x, w), sinter::matmul(x, w2)));
+[[maybe_unused]] constexpr auto plan =
+    sinter::partition(sinter::define(h = sinter::matmul(x, w), sinter::matmul(x, w2)));
 #else
-[[maybe_unused]] constexpr auto plan = sinter::partition(sinter::define(h = sinter::matmul(x, w), sinter::matmul(h, w2)));
+[[maybe_unused]] constexpr auto plan =
+    sinter::partition(sinter::define(h = sinter::matmul(x, w), sinter::matmul(h, w2)));
 #endif

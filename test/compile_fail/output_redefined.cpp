@@ -13,4 +13,5 @@
 #else
 [[maybe_unused]] constexpr auto second = sinter::output_named<"activated"> = sinter::relu(h);
 #endif
-[[maybe_unused]] constexpr auto plan = sinter::partition(sinter::define(h = sinter::matmul(x, w), sinter::outputs(sinter::out = h, second)));
+[[maybe_unused]] constexpr auto plan = sinter::partition(
+    sinter::define(h = sinter::matmul(x, w), sinter::outputs(sinter::out = h, second)));

@@ -7,4 +7,5 @@ constexpr auto image = sinter::tensor<"image", 56, 64>;
 #else
 constexpr auto image = sinter::tensor<"image", 1, 56, 56, 64>;
 #endif
-[[maybe_unused]] constexpr auto plan = sinter::partition(sinter::conv2d(image, sinter::weight<"filter">));
+[[maybe_unused]] constexpr auto plan =
+    sinter::partition(sinter::conv2d(image, sinter::weight<"filter">));

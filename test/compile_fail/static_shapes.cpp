@@ -12,4 +12,5 @@
 #else
 [[maybe_unused]] constexpr auto filter = sinter::weight<"filter", 64, 3, 3, 64>;
 #endif
-[[maybe_unused]] constexpr auto plan = sinter::partition(sinter::conv2d(sinter::tensor<"image", 1, 56, 56, 64>, filter));
+[[maybe_unused]] constexpr auto plan =
+    sinter::partition(sinter::conv2d(sinter::tensor<"image", 1, 56, 56, 64>, filter));

@@ -6,9 +6,9 @@
 [[maybe_unused]] constexpr auto w = sinter::weight<"w", 8, 3>;
 
 #ifdef SINTER_BAD
-[[maybe_unused]] constexpr auto plan =
-    sinter::partition(sinter::matmul(sinter::row_mean(sinter::matmul(x, w)), sinter::weight<"v", 3, 5>));
+[[maybe_unused]] constexpr auto plan = sinter::partition(
+    sinter::matmul(sinter::row_mean(sinter::matmul(x, w)), sinter::weight<"v", 3, 5>));
 #else
-[[maybe_unused]] constexpr auto plan =
-    sinter::partition(sinter::matmul(sinter::row_mean(sinter::matmul(x, w)), sinter::weight<"v", 1, 5>));
+[[maybe_unused]] constexpr auto plan = sinter::partition(
+    sinter::matmul(sinter::row_mean(sinter::matmul(x, w)), sinter::weight<"v", 1, 5>));
 #endif

@@ -12,4 +12,5 @@
 #else
 [[maybe_unused]] constexpr auto skip = sinter::tensor<"skip", 16, 8>;
 #endif
-[[maybe_unused]] constexpr auto plan = sinter::partition(sinter::matmul(sinter::tensor<"in", 16, 4>, sinter::weight<"k", 4, 8>) + skip);
+[[maybe_unused]] constexpr auto plan = sinter::partition(
+    sinter::matmul(sinter::tensor<"in", 16, 4>, sinter::weight<"k", 4, 8>) + skip);

@@ -8,7 +8,8 @@
 [[maybe_unused]] constexpr auto b = sinter::vector<"b">;
 
 #ifdef SINTER_BAD
-[[maybe_unused]] constexpr auto plan = sinter::partition(sinter::matmul(sinter::relu(sinter::transposed(x)), w));
+[[maybe_unused]] constexpr auto plan =
+    sinter::partition(sinter::matmul(sinter::relu(sinter::transposed(x)), w));
 #else
 [[maybe_unused]] constexpr auto plan = sinter::partition(sinter::matmul(sinter::transposed(x), w));
 #endif

@@ -10,5 +10,6 @@
 #ifdef SINTER_BAD
 [[maybe_unused]] constexpr auto plan = sinter::partition(sinter::matmul(x, w) + w2);
 #else
-[[maybe_unused]] constexpr auto plan = sinter::partition(sinter::matmul(x, w) + sinter::tensor<"w2">);
+[[maybe_unused]] constexpr auto plan =
+    sinter::partition(sinter::matmul(x, w) + sinter::tensor<"w2">);
 #endif

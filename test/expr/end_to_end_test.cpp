@@ -46,8 +46,8 @@ TEST_CASE("matmul + bias + relu equals a plain loop") {
   auto const xs = integers(m * k, 1), ws = integers(k * n, 2), bs = integers(n, 3);
   for (std::string_view const backend : backend_names) {
     CAPTURE(backend);
-    auto const kernel = sinter::compile<sinter::f32>(sinter::relu(sinter::matmul(x, w) + b), x.dims(m, k),
-                                                     w.dims(k, n), on(backend));
+    auto const kernel = sinter::compile<sinter::f32>(sinter::relu(sinter::matmul(x, w) + b),
+                                                     x.dims(m, k), w.dims(k, n), on(backend));
     std::vector<float> result(m * n, -1);
     kernel(x = xs, kernel.pack(w = sinter::view(ws.data(), {k, n})), b = bs, sinter::out = result);
     for (std::size_t i = 0; i < m; ++i)
@@ -61,25 +61,32 @@ TEST_CASE("matmul + bias + relu equals a plain loop") {
 }
 
 TEST_CASE("two groups with a let between them equal the two run one by one") {
-  auto const image = integers(1 * 6 * 6 * 4, 1), first = integers(4 * 3 * 3 * 4, 2), second = integers(4 * 3 * 3 * 4, 3);
+  auto const image = integers(1 * 6 * 6 * 4, 1), first = integers(4 * 3 * 3 * 4, 2),
+             second = integers(4 * 3 * 3 * 4, 3);
   for (std::string_view const backend : backend_names) {
     CAPTURE(backend);
-    auto const block = sinter::define(h = sinter::relu(sinter::conv2d(x, w, {.pad = 1})),
-                                      sinter::relu(sinter::conv2d(h, sinter::weight<"w2">, {.pad = 1}) + h));
-    auto const kernel = sinter::compile<sinter::f32>(block, x.dims(1, 6, 6, 4), w.dims(4, 3, 3, 4),
-                                                     sinter::weight<"w2">.dims(4, 3, 3, 4), on(backend));
+    auto const block =
+        sinter::define(h = sinter::relu(sinter::conv2d(x, w, {.pad = 1})),
+                       sinter::relu(sinter::conv2d(h, sinter::weight<"w2">, {.pad = 1}) + h));
+    auto const kernel =
+        sinter::compile<sinter::f32>(block, x.dims(1, 6, 6, 4), w.dims(4, 3, 3, 4),
+                                     sinter::weight<"w2">.dims(4, 3, 3, 4), on(backend));
     CHECK(kernel.group_count() == 2);
-    auto const packed = kernel.pack(w = sinter::view(first.data(), {4, 3, 3, 4}),
-                                    sinter::weight<"w2"> = sinter::view(second.data(), {4, 3, 3, 4}));
+    auto const packed =
+        kernel.pack(w = sinter::view(first.data(), {4, 3, 3, 4}),
+                    sinter::weight<"w2"> = sinter::view(second.data(), {4, 3, 3, 4}));
     std::vector<float> together(image.size()), middle(image.size()), apart(image.size());
     kernel(x = image, packed, sinter::out = together);
 
-    auto const one = sinter::compile<sinter::f32>(sinter::relu(sinter::conv2d(x, w, {.pad = 1})), x.dims(1, 6, 6, 4),
-                                                  w.dims(4, 3, 3, 4), on("reference"));
+    auto const one =
+        sinter::compile<sinter::f32>(sinter::relu(sinter::conv2d(x, w, {.pad = 1})),
+                                     x.dims(1, 6, 6, 4), w.dims(4, 3, 3, 4), on("reference"));
     one(x = image, one.pack(w = sinter::view(first.data(), {4, 3, 3, 4})), sinter::out = middle);
-    auto const two = sinter::compile<sinter::f32>(sinter::relu(sinter::conv2d(x, w, {.pad = 1}) + r),
-                                                  x.dims(1, 6, 6, 4), w.dims(4, 3, 3, 4), on("reference"));
-    two(x = middle, r = middle, two.pack(w = sinter::view(second.data(), {4, 3, 3, 4})), sinter::out = apart);
+    auto const two =
+        sinter::compile<sinter::f32>(sinter::relu(sinter::conv2d(x, w, {.pad = 1}) + r),
+                                     x.dims(1, 6, 6, 4), w.dims(4, 3, 3, 4), on("reference"));
+    two(x = middle, r = middle, two.pack(w = sinter::view(second.data(), {4, 3, 3, 4})),
+        sinter::out = apart);
     CHECK(together == apart);
   }
 }
@@ -88,8 +95,8 @@ TEST_CASE("a lambda is the same function on floats and in a chain") {
   auto const xs = integers(4 * 4, 1);
   std::vector<float> identity(16, 0);
   for (std::size_t i = 0; i < 4; ++i) identity[i * 5] = 1;
-  auto const kernel = sinter::compile<sinter::f32>(sinter::map(sinter::matmul(x, w), quick_gelu), x.dims(4, 4),
-                                                   w.dims(4, 4), on("reference"));
+  auto const kernel = sinter::compile<sinter::f32>(sinter::map(sinter::matmul(x, w), quick_gelu),
+                                                   x.dims(4, 4), w.dims(4, 4), on("reference"));
   std::vector<float> result(16);
   kernel(x = xs, kernel.pack(w = sinter::view(identity.data(), {4, 4})), sinter::out = result);
   for (std::size_t i = 0; i < 16; ++i)
@@ -106,8 +113,8 @@ TEST_CASE("several outputs, a scalar, a bound call and other pointers") {
     auto const kernel = sinter::compile<sinter::f32>(expr, x.dims(3, 4), w.dims(4, 2), on(backend));
     float half = 0.5F;
     std::vector<float> result(6), raw(6), elsewhere(6);
-    auto call = kernel.bind(x = xs, s = half, kernel.pack(w = sinter::view(ws.data(), {4, 2})), sinter::out = result,
-                            sinter::output_named<"raw"> = raw);
+    auto call = kernel.bind(x = xs, s = half, kernel.pack(w = sinter::view(ws.data(), {4, 2})),
+                            sinter::out = result, sinter::output_named<"raw"> = raw);
     call();
     for (std::size_t i = 0; i < 6; ++i) CHECK(result[i] == (raw[i] > 0 ? raw[i] / 2 : 0));
     half = 0.25F;
@@ -118,7 +125,8 @@ TEST_CASE("several outputs, a scalar, a bound call and other pointers") {
 }
 
 TEST_CASE("a bound call is given other pointers by the names of its operands") {
-  auto const kernel = sinter::compile<sinter::f32>(sinter::matmul(x, w) + b, x.dims(3, 4), w.dims(4, 2));
+  auto const kernel =
+      sinter::compile<sinter::f32>(sinter::matmul(x, w) + b, x.dims(3, 4), w.dims(4, 2));
   std::vector<float> const ones(12, 1.0F), twos(12, 2.0F), ws(8, 1.0F), bias(2, 0.5F);
   std::vector<float> result(6), elsewhere(6);
   auto call = kernel.bind(x = ones, kernel.pack(w = sinter::view(ws.data(), {4, 2})), b = bias,
@@ -141,8 +149,9 @@ TEST_CASE("a bound call is given other pointers by the names of its operands") {
   CHECK(call.repoint(w = ws.data()).error().message ==
         "sinter: 'w' cannot be repointed; there are 'x', 'b'");
   // In a call a pointer says no extents.
-  CHECK_FALSE(kernel.try_bind(x = ones.data(), kernel.pack(w = sinter::view(ws.data(), {4, 2})),
-                              b = bias, sinter::out = result)
+  CHECK_FALSE(kernel
+                  .try_bind(x = ones.data(), kernel.pack(w = sinter::view(ws.data(), {4, 2})),
+                            b = bias, sinter::out = result)
                   .ok());
 }
 
@@ -152,8 +161,8 @@ TEST_CASE("PyTorch's layouts bind as they are") {
   for (std::string_view const backend : backend_names) {
     CAPTURE(backend);
     auto const kernel = sinter::compile<sinter::f32>(
-        sinter::conv2d(x, w, {.pad = 1}), x.dims(n, height, width, c).channels_first(), w.dims(o, 3, 3, c),
-        sinter::out.dims(n, height, width, o).channels_first(), on(backend));
+        sinter::conv2d(x, w, {.pad = 1}), x.dims(n, height, width, c).channels_first(),
+        w.dims(o, 3, 3, c), sinter::out.dims(n, height, width, o).channels_first(), on(backend));
     std::vector<float> result(n * o * height * width);
     kernel(x = sinter::nchw(image.data(), n, c, height, width),
            kernel.pack(w = sinter::oihw(filter.data(), o, c, 3, 3)),
@@ -178,11 +187,14 @@ TEST_CASE("PyTorch's layouts bind as they are") {
 }
 
 TEST_CASE("numbers that are wrong are refused when they are known, with a sentence") {
-  auto const bad_clip = sinter::try_compile<sinter::f32>(sinter::clip(sinter::matmul(x, w), 2, 1), x.dims(2, 2), w.dims(2, 2));
+  auto const bad_clip = sinter::try_compile<sinter::f32>(sinter::clip(sinter::matmul(x, w), 2, 1),
+                                                         x.dims(2, 2), w.dims(2, 2));
   REQUIRE_FALSE(bad_clip.ok());
-  CHECK(bad_clip.error().message == "sinter: clip wants a low bound that is not above the high one");
+  CHECK(bad_clip.error().message ==
+        "sinter: clip wants a low bound that is not above the high one");
 
-  auto const misfit = sinter::try_compile<sinter::f32>(sinter::matmul(x, w), x.dims(2, 3), w.dims(4, 2));
+  auto const misfit =
+      sinter::try_compile<sinter::f32>(sinter::matmul(x, w), x.dims(2, 3), w.dims(4, 2));
   REQUIRE_FALSE(misfit.ok());
   CHECK(misfit.error().message.find("K is 3 in 'x'") != std::string::npos);
 

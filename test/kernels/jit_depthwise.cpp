@@ -156,8 +156,9 @@ TEST_CASE("any values, any epilogue") {
   draw d(2);
   for (std::uint64_t seed = 1; seed <= 700; ++seed) {
     depthwise const v = random_depthwise(d);
-    problem const p = problem_from(v, epilogues[seed % std::size(epilogues)] +
-                                        std::string(precisions[seed / 7 % std::size(precisions)]));
+    problem const p =
+        problem_from(v, epilogues[seed % std::size(epilogues)] +
+                            std::string(precisions[seed / 7 % std::size(precisions)]));
     check_all(p, {.seed = seed, .values = all_patterns[1 + seed % 3]});
   }
 }
@@ -245,7 +246,7 @@ TEST_CASE("every width against 3x3 and 5x5: borders of each kind") {
       for (extent k : {3, 5})
         for (extent stride : {1, 2})
           check_all(problem_from(same(1, 3, w, w % 2 == 0 ? 17 : 40, k, stride),
-                               " | add b:vector | clip(0, 6)" + std::string(precision)),
+                                 " | add b:vector | clip(0, 6)" + std::string(precision)),
                     {.seed = static_cast<std::uint64_t>(w), .values = pattern::integers});
 }
 
@@ -254,36 +255,36 @@ TEST_CASE("long kernel rows go in pieces; far strides and dilations; outputs wit
   for (std::string_view precision : precisions) {
     for (extent kw : {8, 9, 17, 31, 64})
       check_all(problem_from({.h = 2, .w = 80, .c = 35, .kh = 2, .kw = kw, .left = 30, .right = 3},
-                           " | add b:vector" + std::string(precision)),
+                             " | add b:vector" + std::string(precision)),
                 {.seed = ++seed, .values = pattern::integers});
     check_all(problem_from({.h = 5,
-                          .w = 90,
-                          .c = 20,
-                          .kh = 3,
-                          .kw = 3,
-                          .sw = 11,
-                          .dh = 2,
-                          .dw = 29,
-                          .top = 2,
-                          .bottom = 2,
-                          .left = 40,
-                          .right = 29},
-                         std::string(precision)),
+                            .w = 90,
+                            .c = 20,
+                            .kh = 3,
+                            .kw = 3,
+                            .sw = 11,
+                            .dh = 2,
+                            .dw = 29,
+                            .top = 2,
+                            .bottom = 2,
+                            .left = 40,
+                            .right = 29},
+                           std::string(precision)),
               {.seed = ++seed, .values = pattern::integers});
     check_all(problem_from({.n = 2,
-                          .h = 1,
-                          .w = 1,
-                          .c = 37,
-                          .kh = 2,
-                          .kw = 2,
-                          .top = 3,
-                          .bottom = 3,
-                          .left = 3,
-                          .right = 3},
-                         " | add b:vector" + std::string(precision)),
+                            .h = 1,
+                            .w = 1,
+                            .c = 37,
+                            .kh = 2,
+                            .kw = 2,
+                            .top = 3,
+                            .bottom = 3,
+                            .left = 3,
+                            .right = 3},
+                           " | add b:vector" + std::string(precision)),
               {.seed = ++seed});
     check_all(problem_from({.h = 40, .w = 3, .c = 6, .kh = 31, .kw = 1, .top = 20, .bottom = 12},
-                         std::string(precision)),
+                           std::string(precision)),
               {.seed = ++seed, .values = pattern::integers});
   }
 }
@@ -293,17 +294,17 @@ TEST_CASE("no two taps of a block share a column: the longest code still fits") 
   for (std::string_view precision : precisions)
     for (extent kw : {9, 18, 32, 64})
       check_all(problem_from({.h = 3,
-                            .w = 3 * kw + 30,
-                            .c = 57,
-                            .kh = 3,
-                            .kw = kw,
-                            .sw = 2 * kw + 1,
-                            .dw = 2,
-                            .top = 1,
-                            .bottom = 1,
-                            .left = 3 * kw,
-                            .right = 6 * kw},
-                           " | add b:vector | add r:tensor | hardswish" + std::string(precision)),
+                              .w = 3 * kw + 30,
+                              .c = 57,
+                              .kh = 3,
+                              .kw = kw,
+                              .sw = 2 * kw + 1,
+                              .dw = 2,
+                              .top = 1,
+                              .bottom = 1,
+                              .left = 3 * kw,
+                              .right = 6 * kw},
+                             " | add b:vector | add r:tensor | hardswish" + std::string(precision)),
                 {.seed = ++seed, .values = pattern::integers});
 }
 
@@ -458,7 +459,7 @@ TEST_CASE("long chains get their epilogue in a loop") {
 TEST_CASE("several outputs") {
   for (std::string_view precision : {"", " [bf16]"})
     check_all(problem_from(same(2, 5, 9, 40, 3),
-                         " | add b:vector | relu -> sum=%1, out=%2" + std::string(precision)),
+                           " | add b:vector | relu -> sum=%1, out=%2" + std::string(precision)),
               {.values = pattern::integers});
 }
 
@@ -470,7 +471,7 @@ TEST_CASE("addends of every broadcast shape") {
         shape{3, 1, 6, 18}, shape{3, 5, 1, 18}, shape{1, 1, 1, 18}})
     for (std::string_view precision : {"", " [bf16]"})
       check_all(problem_from(v.text() + " | add r:tensor" + std::string(precision),
-                           {v.source(), v.weight(), dims}),
+                             {v.source(), v.weight(), dims}),
                 {.seed = ++seed});
 }
 

@@ -151,7 +151,7 @@ TEST_CASE("every M, N and K up to two tiles and a rest") {
     for (extent m : {1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 16, 17, 23})
       for (extent n : {1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 65})
         check_all(problem_from("matmul(x, w) | add b:vector" + std::string(precision),
-                             {{m, (m * 7 + n * 3) % 71}, {(m * 7 + n * 3) % 71, n}}),
+                               {{m, (m * 7 + n * 3) % 71}, {(m * 7 + n * 3) % 71, n}}),
                   {.seed = ++seed, .values = pattern::integers});
 }
 
@@ -167,10 +167,10 @@ TEST_CASE("K of any size, in code of bounded size") {
 TEST_CASE("more rows than one block takes, in place and copied") {
   for (std::string_view precision : precisions) {
     check_all(problem_from("matmul(x, w) | add r:tensor" + std::string(precision),
-                         {{70, 9001}, {9001, 3}, {70, 3}}),
+                           {{70, 9001}, {9001, 3}, {70, 3}}),
               {.seed = 1, .values = pattern::integers});
     check_all(problem_from("matmul(x, w) | add r:tensor" + std::string(precision),
-                         {{2, 35, 20011}, {20011, 3}, {2, 35, 1}}),
+                           {{2, 35, 20011}, {20011, 3}, {2, 35, 1}}),
               {.seed = 2, .values = pattern::integers});
   }
 }
@@ -180,9 +180,9 @@ TEST_CASE("rows of NaN and gaps of NaN stay where they are") {
   for (std::string_view precision : precisions)
     for (extent k : {33, 34, 40, 47, 48, 49, 63, 65, 95, 97, 129})
       for (extent gap : {0, 1, 11})
-        check_all(
-            problem_from("matmul(x, w)" + std::string(precision), {{9, k}, {k, 64}}, {{k + gap, 1}}),
-            {.seed = static_cast<std::uint64_t>(k), .values = pattern::nan_rows});
+        check_all(problem_from("matmul(x, w)" + std::string(precision), {{9, k}, {k, 64}},
+                               {{k + gap, 1}}),
+                  {.seed = static_cast<std::uint64_t>(k), .values = pattern::nan_rows});
   check_all(problem_from("matmul(x, w:tensor) [bf16]", {{3, 32, 33}, {3, 33, 64}}),
             {.values = pattern::nan_rows});
 }
@@ -214,7 +214,7 @@ TEST_CASE("strides of axes of extent 1 mean nothing") {
             return strides{rows == 1 ? s : columns == 1 ? 1 : columns, columns == 1 ? s : 1};
           };
           check_all(problem_from("matmul(x, w:tensor) | add r:tensor", {{m, k}, {k, n}, {m, n}},
-                               {layout(m, k), layout(k, n), layout(m, n)}, {layout(m, n)}));
+                                 {layout(m, k), layout(k, n), layout(m, n)}, {layout(m, n)}));
         }
 }
 
@@ -270,8 +270,8 @@ TEST_CASE("a batch on either side, and addends that see it") {
         if (addend / 2 == 1) dims[0] = 1;
         for (std::string_view precision : {"", " [bf16]"})
           check_all(problem_from("matmul(x, " + std::string(w) + ") | add r:tensor | relu" +
-                                   std::string(precision),
-                               {src, weight, dims}),
+                                     std::string(precision),
+                                 {src, weight, dims}),
                     {.seed = ++seed});
       }
 }
@@ -282,8 +282,8 @@ TEST_CASE("extents of zero: nothing is done, or the steps alone") {
       bool const t = !transposed.empty();
       auto const run = [&](extent m, extent k, extent n) {
         check_all(problem_from("matmul(x, w" + std::string(transposed) + ") | add b:vector | relu" +
-                                 std::string(precision),
-                             {t ? shape{k, m} : shape{m, k}, t ? shape{n, k} : shape{k, n}}));
+                                   std::string(precision),
+                               {t ? shape{k, m} : shape{m, k}, t ? shape{n, k} : shape{k, n}}));
       };
       run(0, 4, 3);
       run(4, 4, 0);
@@ -303,8 +303,8 @@ TEST_CASE("one-hot rows pick rows of B") {
         for (extent n : {5, 31, 50})
           check_all(
               problem_from("matmul(x, " + std::string(w) +
-                             (transposed ? ", transposed_weight)" : ")") + std::string(precision),
-                         {{13, 13}, transposed ? shape{n, 13} : shape{13, n}}),
+                               (transposed ? ", transposed_weight)" : ")") + std::string(precision),
+                           {{13, 13}, transposed ? shape{n, 13} : shape{13, n}}),
               {.values = pattern::integers});
   problem p = problem_from("matmul(x, w)", {{13, 13}, {13, 50}});
   std::vector<float> one_hot(13 * 13, 0.0F), b(13 * 50);
@@ -320,8 +320,8 @@ TEST_CASE("a second operand that is no weight is packed in the call, whatever it
       for (extent k : {1, 2, 15, 16, 17, 31, 32, 33, 50, 64, 67})
         for (extent n : {1, 15, 16, 17, 31, 32, 33, 49, 64, 81})
           check_all(problem_from("matmul(x, w:tensor" + std::string(transposed) + ")" +
-                                   std::string(precision),
-                               {{17, k}, transposed.empty() ? shape{k, n} : shape{n, k}}),
+                                     std::string(precision),
+                                 {{17, k}, transposed.empty() ? shape{k, n} : shape{n, k}}),
                     {.seed = ++seed, .values = pattern::integers});
 }
 
@@ -421,8 +421,8 @@ TEST_CASE("code is generated once and shared by all shapes that it serves") {
     REQUIRE(jit.build(problem_from(text, {{m, 21}, {21, n}})).ok());
     CHECK(generated() == before + 1);
   }
-  REQUIRE(
-      jit.build(problem_from("matmul(x, w) | add b:vector | elu(0.25)", {{16, 21}, {21, 64}})).ok());
+  REQUIRE(jit.build(problem_from("matmul(x, w) | add b:vector | elu(0.25)", {{16, 21}, {21, 64}}))
+              .ok());
   CHECK(generated() == before + 2);
 }
 

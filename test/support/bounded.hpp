@@ -40,7 +40,7 @@ struct bounded {
 
 /// How accurate the steps of the backend under test claim to be.
 struct accuracy {
-  double scale = 1;  ///< multiplies what is promised for exp, log, tanh and what is made of them
+  double scale = 1;     ///< multiplies what is promised for exp, log, tanh and what is made of them
   double absolute = 0;  ///< added to that: units of u * (1 + |result|)
 };
 
@@ -155,7 +155,8 @@ bounded unary(step const& s, bounded const& a, accuracy const& allowed) {
   }
   double floor = 0;
   double const relative = promised(s, a.value, floor) * allowed.scale;
-  if (relative > 0 && std::isfinite(value)) error += allowed.absolute * unit * (1 + std::abs(value));
+  if (relative > 0 && std::isfinite(value))
+    error += allowed.absolute * unit * (1 + std::abs(value));
   return settled(value, error, rounds_once(Code) ? 1 : relative, floor * allowed.scale,
                  rounds_once(Code));
 }
@@ -209,8 +210,8 @@ bounded ternary(bounded const& a, bounded const& b, bounded const& c) {
 struct row {
   row_state<double> values;
   bounded sum;
-  double lowest = -infinite, highest = -infinite;  ///< of the largest value
-  double best = 0;                                 ///< error of the value that argmax names
+  double lowest = -infinite, highest = -infinite;     ///< of the largest value
+  double best = 0;                                    ///< error of the value that argmax names
   double rival = -infinite, exact_rival = -infinite;  ///< upper ends of the others
   bool unknown = false;                               ///< a value has an infinite error
 };
@@ -242,8 +243,7 @@ inline bounded reduced(op code, row const& r) {
     return {value, std::max(r.highest - value, value - r.lowest)};
   }
   double const low = r.values.value - r.best;
-  bool const open = (r.rival > -infinite && r.rival >= low) ||
-                    (r.best > 0 && r.exact_rival >= low);
+  bool const open = (r.rival > -infinite && r.rival >= low) || (r.best > 0 && r.exact_rival >= low);
   return {value, open ? infinite : 0};
 }
 

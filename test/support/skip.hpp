@@ -13,8 +13,8 @@ namespace sinter_test {
 void note_skip(const std::string& reason);  // defined in doctest_main.cpp
 }
 
-#define SINTER_SKIP(reason)            \
-  do {                                 \
-    ::sinter_test::note_skip(reason);  \
-    return;                            \
+#define SINTER_SKIP(reason)           \
+  do {                                \
+    ::sinter_test::note_skip(reason); \
+    return;                           \
   } while (false)

@@ -39,8 +39,8 @@ inline verdict check_conv_weight(problem const& p, int src, int weight, contract
   operand const& o = p.chain.operands[weight];
   tensor_desc const& d = p.operands[at(weight)];
   if (o.role != role::weight)
-    return refuse("operand " + in_quotes(o.name) + " of conv2d is a " + std::string(name_of(o.role)) +
-                  "; a weight is wanted");
+    return refuse("operand " + in_quotes(o.name) + " of conv2d is a " +
+                  std::string(name_of(o.role)) + "; a weight is wanted");
   extent const in = d.dims[3], out = d.dims[0] / a.groups;
   product const kind = product_for(level, p.operands[at(src)].type, d.type);
   int const together = (std::max)(groups_per_vector(a.groups, in, out, level, kind), 1);

@@ -33,7 +33,9 @@ class inline_vector {
   constexpr T& operator[](std::size_t i) noexcept { return items_[i]; }
   constexpr T const& operator[](std::size_t i) const noexcept { return items_[i]; }
   constexpr T& operator[](int i) noexcept { return items_[static_cast<std::size_t>(i)]; }
-  constexpr T const& operator[](int i) const noexcept { return items_[static_cast<std::size_t>(i)]; }
+  constexpr T const& operator[](int i) const noexcept {
+    return items_[static_cast<std::size_t>(i)];
+  }
   constexpr T& back() noexcept { return items_[size_ - 1]; }
   constexpr T const& back() const noexcept { return items_[size_ - 1]; }
 
@@ -99,14 +101,18 @@ class inline_string {
   }
 
   constexpr std::string_view view() const noexcept { return {chars_, size_}; }
-  constexpr operator std::string_view() const noexcept { return view(); }  // NOLINT: implicit on purpose
+  constexpr operator std::string_view() const noexcept {
+    return view();
+  }  // NOLINT: implicit on purpose
   constexpr bool empty() const noexcept { return size_ == 0; }
   constexpr std::size_t size() const noexcept { return size_; }
 
   friend constexpr bool operator==(inline_string const& a, inline_string const& b) {
     return a.view() == b.view();
   }
-  friend constexpr bool operator==(inline_string const& a, std::string_view b) { return a.view() == b; }
+  friend constexpr bool operator==(inline_string const& a, std::string_view b) {
+    return a.view() == b;
+  }
   friend constexpr bool operator==(inline_string const& a, char const* b) {
     return a.view() == std::string_view(b);
   }

@@ -20,8 +20,8 @@ namespace sinter::inline SINTER_ABI {
 
 enum class code : unsigned char {
   ok,
-  unsupported,      ///< right in itself, but this backend, CPU or build cannot do it
-  bad_argument,     ///< the caller gave something wrong: null, dtype, rank, extent, stride, overlap, name
+  unsupported,  ///< right in itself, but this backend, CPU or build cannot do it
+  bad_argument,  ///< the caller gave something wrong: null, dtype, rank, extent, stride, overlap, name
   bad_environment,  ///< an environment variable holds a value that is not understood
   out_of_memory,
   system,  ///< the operating system or a library underneath failed
@@ -33,7 +33,9 @@ struct verdict {
   std::string reason;
 
   static verdict yes() { return {}; }
-  static verdict no(std::string why, code what = code::unsupported) { return {what, std::move(why)}; }
+  static verdict no(std::string why, code what = code::unsupported) {
+    return {what, std::move(why)};
+  }
   explicit operator bool() const noexcept { return what == code::ok; }
 };
 

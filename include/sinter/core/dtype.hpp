@@ -24,9 +24,9 @@ struct dtype_row {
   int whole_bits;  ///< whole numbers below 2^whole_bits are exact
 };
 inline constexpr dtype_row dtype_table[] = {
-    {dtype::f32, "f32", 4, true, 24},  {dtype::bf16, "bf16", 2, true, 8},
-    {dtype::f16, "f16", 2, true, 11},  {dtype::s32, "s32", 4, false, 31},
-    {dtype::s8, "s8", 1, false, 7},    {dtype::u8, "u8", 1, false, 8},
+    {dtype::f32, "f32", 4, true, 24}, {dtype::bf16, "bf16", 2, true, 8},
+    {dtype::f16, "f16", 2, true, 11}, {dtype::s32, "s32", 4, false, 31},
+    {dtype::s8, "s8", 1, false, 7},   {dtype::u8, "u8", 1, false, 8},
 };
 static_assert([] {
   for (int i = 0; i < 6; ++i)
@@ -78,8 +78,9 @@ constexpr float16 to_float16(float v) {
   std::uint32_t const magnitude = bits & 0x7fffffffU;
   if (magnitude > 0x7f800000U)
     return {static_cast<std::uint16_t>(sign | 0x7e00U | ((magnitude >> 13) & 0x3ffU))};
-  if (magnitude >= 0x477ff000U) return {static_cast<std::uint16_t>(sign | 0x7c00U)};  // rounds to 2^16
-  if (magnitude >= 0x38800000U) {  // at least 2^-14: a normal binary16
+  if (magnitude >= 0x477ff000U)
+    return {static_cast<std::uint16_t>(sign | 0x7c00U)};  // rounds to 2^16
+  if (magnitude >= 0x38800000U) {                         // at least 2^-14: a normal binary16
     std::uint32_t const rounded = magnitude + 0xfffU + ((magnitude >> 13) & 1U);
     return {static_cast<std::uint16_t>(sign | ((rounded - 0x38000000U) >> 13))};
   }
@@ -108,19 +109,27 @@ template <>
 struct dtype_trait<std::uint8_t> : std::integral_constant<dtype, dtype::u8> {};
 
 template <class T>
-concept element = requires { dtype_trait<std::remove_cv_t<T>>::value; };
+concept element = requires {
+  dtype_trait<std::remove_cv_t<T>>::value;
+};
 template <element T>
 inline constexpr dtype dtype_of = dtype_trait<std::remove_cv_t<T>>::value;
 
 /// The element at index i of an array of dtype t, as a float (exact but for s32 beyond 2^24).
 inline float load_as_float(void const* base, dtype t, std::int64_t i) {
   switch (t) {
-    case dtype::f32: return static_cast<float const*>(base)[i];
-    case dtype::bf16: return to_float(static_cast<bfloat16 const*>(base)[i]);
-    case dtype::f16: return to_float(static_cast<float16 const*>(base)[i]);
-    case dtype::s32: return static_cast<float>(static_cast<std::int32_t const*>(base)[i]);
-    case dtype::s8: return static_cast<float>(static_cast<std::int8_t const*>(base)[i]);
-    case dtype::u8: return static_cast<float>(static_cast<std::uint8_t const*>(base)[i]);
+    case dtype::f32:
+      return static_cast<float const*>(base)[i];
+    case dtype::bf16:
+      return to_float(static_cast<bfloat16 const*>(base)[i]);
+    case dtype::f16:
+      return to_float(static_cast<float16 const*>(base)[i]);
+    case dtype::s32:
+      return static_cast<float>(static_cast<std::int32_t const*>(base)[i]);
+    case dtype::s8:
+      return static_cast<float>(static_cast<std::int8_t const*>(base)[i]);
+    case dtype::u8:
+      return static_cast<float>(static_cast<std::uint8_t const*>(base)[i]);
   }
   return 0;
 }

@@ -20,8 +20,10 @@ struct precision {
 };
 
 inline constexpr precision f32{};
-inline constexpr precision bf16{dtype::bf16, dtype::bf16, dtype::f32, dtype::f32, dtype::bf16, dtype::bf16};
-inline constexpr precision f16{dtype::f16, dtype::f16, dtype::f32, dtype::f32, dtype::f16, dtype::f16};
+inline constexpr precision bf16{dtype::bf16, dtype::bf16, dtype::f32,
+                                dtype::f32,  dtype::bf16, dtype::bf16};
+inline constexpr precision f16{dtype::f16, dtype::f16, dtype::f32,
+                               dtype::f32, dtype::f16, dtype::f16};
 
 /// What special values do. strict: the rules of docs/precision.md hold on every backend and path.
 /// peer: a backend's own answers for NaN and infinities hold; ordinary values are the same.

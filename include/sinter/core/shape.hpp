@@ -101,8 +101,8 @@ constexpr shape reduced_shape(shape dims) {
 }
 
 /// Output extent of a convolution along one axis; <= 0 where the dilated kernel does not fit. -1 on overflow.
-constexpr extent conv_extent(extent in, extent kernel, extent stride, extent dilation, extent pad_begin,
-                             extent pad_end) {
+constexpr extent conv_extent(extent in, extent kernel, extent stride, extent dilation,
+                             extent pad_begin, extent pad_end) {
   extent const reach = checked_mul(kernel > 0 ? kernel - 1 : 0, dilation);
   constexpr extent limit = (std::numeric_limits<extent>::max)() / 4;
   if (reach < 0 || reach > limit || in > limit || pad_begin > limit || pad_end > limit) return -1;

@@ -28,8 +28,7 @@ struct basic_view {
 
   constexpr int rank() const { return dims.ssize(); }
   constexpr operator basic_view<void const>() const  // NOLINT: reading is always allowed
-    requires(!std::is_const_v<Void>)
-  {
+      requires(!std::is_const_v<Void>) {
     return {data, type, dims, strides, flat};
   }
 };
@@ -124,7 +123,8 @@ template <class R>
 concept contiguous_elements = requires(R& r) {
   { *std::data(r) } -> element_reference;
   { std::size(r) } -> std::convertible_to<std::size_t>;
-} && !mdspan_like<std::remove_cvref_t<R>> && !eigen_like<std::remove_cvref_t<R>>;
+}
+&&!mdspan_like<std::remove_cvref_t<R>> && !eigen_like<std::remove_cvref_t<R>>;
 
 namespace detail {
 template <class P>
@@ -160,6 +160,8 @@ constexpr auto as_view(M&& m) {
 
 /// Anything that can be bound to an operand.
 template <class V>
-concept viewable = requires(V&& v) { as_view(std::forward<V>(v)); };
+concept viewable = requires(V&& v) {
+  as_view(std::forward<V>(v));
+};
 
 }  // namespace sinter::inline SINTER_ABI

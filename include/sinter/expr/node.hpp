@@ -34,7 +34,9 @@ struct binding {
 
 /// `x = value` in network_builder::add(): a value or a parameter of a network, which says so by this member type.
 template <class T>
-concept network_operand = requires { typename std::remove_cvref_t<T>::is_network_operand; };
+concept network_operand = requires {
+  typename std::remove_cvref_t<T>::is_network_operand;
+};
 template <class Name, class Operand>
 struct network_binding {
   using name = Name;

@@ -120,8 +120,8 @@ void pack_panels(panel_layout const& layout, To* out, From const* from, matrix_v
     bool const full = n0 + layout.width() <= layout.n;
     int const columns = full ? static_cast<int>(layout.width()) : layout.tail_columns();
     int const width = (full ? tile_vectors : layout.tail_vectors()) * layout.lanes;
-    pack_panel<Pair>(out, from + n0 * m.column_stride, m, layout.k, layout.steps() * Pair,
-                     columns, width);
+    pack_panel<Pair>(out, from + n0 * m.column_stride, m, layout.k, layout.steps() * Pair, columns,
+                     width);
     out += layout.steps() * width * Pair;
   }
 }

@@ -15,8 +15,8 @@
 
 #include "../base/inline_vector.hpp"
 #include "../core/dtype.hpp"
-#include "../core/operand_role.hpp"
 #include "../core/op.hpp"
+#include "../core/operand_role.hpp"
 #include "../core/precision.hpp"
 #include "../core/shape.hpp"
 
@@ -32,7 +32,9 @@ struct value_ref {
 };
 
 /// Equality of floats in a cache key: 0 and -0 are two values, NaN equals itself.
-constexpr bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
+constexpr bool same_bits(float a, float b) {
+  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+}
 
 struct step {
   op code = op::relu;
@@ -44,9 +46,10 @@ struct step {
   /// A rounding point: the value is rounded to the precision's src dtype, stored or not (a let).
   bool rounded = false;
   friend constexpr bool operator==(step const& a, step const& b) {
-    return a.code == b.code && a.to == b.to && same_bits(a.alpha, b.alpha) && same_bits(a.beta, b.beta) &&
-           a.args[0] == b.args[0] && a.args[1] == b.args[1] && a.args[2] == b.args[2] &&
-           a.contraction == b.contraction && a.pooling == b.pooling && a.rounded == b.rounded;
+    return a.code == b.code && a.to == b.to && same_bits(a.alpha, b.alpha) &&
+           same_bits(a.beta, b.beta) && a.args[0] == b.args[0] && a.args[1] == b.args[1] &&
+           a.args[2] == b.args[2] && a.contraction == b.contraction && a.pooling == b.pooling &&
+           a.rounded == b.rounded;
   }
 };
 
@@ -95,7 +98,9 @@ struct basic_chain {
       if (steps[i].contraction >= 0) return i;
     return -1;
   }
-  constexpr contraction_attrs const& attrs(step const& s) const { return contractions[int{s.contraction}]; }
+  constexpr contraction_attrs const& attrs(step const& s) const {
+    return contractions[int{s.contraction}];
+  }
   /// Index of the first pooling among the steps; -1 where there is none.
   constexpr int pooling() const {
     for (int i = 0; i < steps.ssize(); ++i)
@@ -120,10 +125,15 @@ inline constexpr int max_contractions = 2;
 inline constexpr int max_poolings = 1;
 inline constexpr int max_outputs = 4;
 
-using chain = basic_chain<max_steps, max_operands, max_constants, max_contractions, max_poolings, max_outputs>;
+using chain = basic_chain<max_steps, max_operands, max_constants, max_contractions, max_poolings,
+                          max_outputs>;
 
-constexpr value_ref operand_ref(int i) { return {value_kind::operand, static_cast<std::int16_t>(i)}; }
+constexpr value_ref operand_ref(int i) {
+  return {value_kind::operand, static_cast<std::int16_t>(i)};
+}
 constexpr value_ref step_ref(int i) { return {value_kind::step, static_cast<std::int16_t>(i)}; }
-constexpr value_ref constant_ref(int i) { return {value_kind::constant, static_cast<std::int16_t>(i)}; }
+constexpr value_ref constant_ref(int i) {
+  return {value_kind::constant, static_cast<std::int16_t>(i)};
+}
 
 }  // namespace sinter::inline SINTER_ABI

@@ -272,12 +272,12 @@ class problem_builder {
     operand const& o = c_.operands[i];
     tensor_desc& d = p_.operands[at(i)];
     if (o.role == role::vector && region_dims_.empty())
-      return bad(
-          {"vector operand ", in_quotes(o.name), " meets values of rank 0; they have no last axis"});
+      return bad({"vector operand ", in_quotes(o.name),
+                  " meets values of rank 0; they have no last axis"});
     if (!known_[at(i)]) {
       if (o.role != role::scalar && !has_tensor_)
-        return bad(
-            {"the extents of operand ", in_quotes(o.name), " are not given and follow from no other"});
+        return bad({"the extents of operand ", in_quotes(o.name),
+                    " are not given and follow from no other"});
       shape dims = region_dims_;
       if (o.role == role::scalar) dims.clear();
       if (o.role == role::vector) dims = shape{region_dims_.back()};
@@ -330,8 +330,9 @@ class problem_builder {
     operand const& o = c_.operands[p_.in_place];
     tensor_desc const& in = p_.operands[at(p_.in_place)];
     tensor_desc const& out = p_.outputs[0];
-    std::string const who = join({"operand ", in_quotes(o.name), " cannot share memory with output ",
-                                  in_quotes(c_.outputs[0].name), ": "});
+    std::string const who =
+        join({"operand ", in_quotes(o.name), " cannot share memory with output ",
+              in_quotes(c_.outputs[0].name), ": "});
     if (o.role != role::tensor) return bad({who, "its role is ", name_of(o.role)});
     for (int i = 0; i < c_.steps.ssize(); ++i)
       for (value_ref v : c_.steps[i].args)

@@ -264,7 +264,8 @@ void visit(op code, F&& f, std::index_sequence<Index...>) {
     if constexpr (Wanted(Code)) f.template operator()<Code>();
     return true;
   };
-  (void)((static_cast<std::size_t>(code) == Index && one.template operator()<static_cast<op>(Index)>()) ||
+  (void)((static_cast<std::size_t>(code) == Index &&
+          one.template operator()<static_cast<op>(Index)>()) ||
          ...);
 }
 

@@ -140,8 +140,8 @@ inline status call_state::take_views(program_core::views operands, program_core:
     std::string_view const name = operands[i].name;
     int const slot = find_named(plan->inputs, name, i);
     if (slot < 0 && find_named(plan->weights, name) >= 0)
-      return bad(
-          {"weight ", in_quotes(name), " is given as a view; pack() it and give the packed weights"});
+      return bad({"weight ", in_quotes(name),
+                  " is given as a view; pack() it and give the packed weights"});
     if (slot < 0)
       return bad({in_quotes(name), " is no operand; there are ", list_names(plan->inputs)});
     if (seen[at(slot)]++ != 0) return bad({"operand ", in_quotes(name), " is given twice"});
@@ -150,7 +150,8 @@ inline status call_state::take_views(program_core::views operands, program_core:
   for (std::size_t i = 0; i < results.size(); ++i) {
     int const slot = find_named(plan->outputs, results[i].name, i);
     if (slot < 0)
-      return bad({in_quotes(results[i].name), " is no output; there are ", list_names(plan->outputs)});
+      return bad(
+          {in_quotes(results[i].name), " is no output; there are ", list_names(plan->outputs)});
     if (seen[plan->inputs.size() + at(slot)]++ != 0)
       return bad({"output ", in_quotes(results[i].name), " is given twice"});
     outputs[at(slot)] = results[i].view;
@@ -158,9 +159,10 @@ inline status call_state::take_views(program_core::views operands, program_core:
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (seen[i] != 0) continue;
     bool const input = i < plan->inputs.size();
-    return bad({(input ? "operand " : "output "),
-                in_quotes(input ? plan->inputs[i].name : plan->outputs[i - plan->inputs.size()].name),
-                " is not given"});
+    return bad(
+        {(input ? "operand " : "output "),
+         in_quotes(input ? plan->inputs[i].name : plan->outputs[i - plan->inputs.size()].name),
+         " is not given"});
   }
   return {};
 }
@@ -265,8 +267,9 @@ inline status call_state::settle_items(int g) {
     tensor_desc const& made = shapes[at(g)].outputs[at(i)];
     shape const item = item_dims(to.index);
     if (maker.group != g && maker.dims(made.dims) != item)
-      return bad({"a part of a concat is ", to_string(made.dims), " in this call, and the whole is ",
-                  to_string(item), "; extents may differ in the channels only"});
+      return bad({"a part of a concat is ", to_string(made.dims),
+                  " in this call, and the whole is ", to_string(item),
+                  "; extents may differ in the channels only"});
     extent const bytes = checked_mul(element_count(item), size_of(made.type));
     if (bytes < 0) return bad("the intermediates of this call have more than 2^63 - 1 bytes");
     items[at(to.index)].bytes = static_cast<std::size_t>(bytes);
@@ -311,8 +314,8 @@ inline status call_state::check_apart() const {
                             static_cast<int>(o) == plan->in_place_output;
       if (declared && inputs[i].data != outputs[o].data && input_bytes[i] > 0)
         return bad({"operand ", in_quotes(plan->inputs[i].name),
-                    " was declared to share the memory of output ", in_quotes(plan->outputs[o].name),
-                    "; the same pointer is wanted for both"});
+                    " was declared to share the memory of output ",
+                    in_quotes(plan->outputs[o].name), "; the same pointer is wanted for both"});
       if (!declared && meets(inputs[i].data, input_bytes[i], input_desc(static_cast<int>(i))))
         return bad({"output ", in_quotes(plan->outputs[o].name), " overlaps operand ",
                     in_quotes(plan->inputs[i].name),
@@ -355,8 +358,7 @@ inline void call_state::settle() noexcept {
     for (int i = 0; i < group.outputs.ssize(); ++i) {
       place const to = group.outputs[i];
       put(now.outputs[i],
-          to.from == source::output ? outputs[at(to.index)].data
-                                    : arena_at(to.index, to.offset));
+          to.from == source::output ? outputs[at(to.index)].data : arena_at(to.index, to.offset));
     }
     put(now.scratch, arena_at(group.scratch));
     now.shapes = shapes.empty() ? nullptr : &shapes[at(g)];

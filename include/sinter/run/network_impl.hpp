@@ -33,7 +33,8 @@ SINTER_API result<network> network_builder::build(array_view<named_value const> 
   std::vector<detail::named_index> ends;
   for (named_value const& o : outputs) {
     if (o.value.index_ < 0 || o.value.index_ >= graph_->value_count())
-      return detail::bad({"output ", detail::in_quotes(o.name), " is a value that no builder made"});
+      return detail::bad(
+          {"output ", detail::in_quotes(o.name), " is a value that no builder made"});
     if (detail::find_named(ends, o.name) >= 0)
       return detail::bad({"two outputs are named ", detail::in_quotes(o.name)});
     for (detail::graph_value const& v : graph_->values)

@@ -23,7 +23,8 @@ inline shape nothing() { return {0, 0, 0, 0}; }
 inline result<tensor_view> ask_file(packed_file const* file, std::string_view name) {
   if (file == nullptr) return bad({in_quotes(name), ": there is no weight source"});
   source_entry const* const known = file->source(name);
-  if (known == nullptr || !known->found) return bad({in_quotes(name), " is not in the packed file"});
+  if (known == nullptr || !known->found)
+    return bad({in_quotes(name), " is not in the packed file"});
   return tensor_view{nullptr, known->type, known->dims, dense_strides(known->dims), false};
 }
 
@@ -38,7 +39,8 @@ inline result<tensor_view> ask_source(network_graph& g, std::string_view name) {
                      view.ok() ? view->dims : shape{}});
   if (!view) return view.error();
   if (!is_floating(view->type))
-    return bad({in_quotes(name), " is ", sinter::name_of(view->type), "; a floating dtype is wanted"});
+    return bad(
+        {in_quotes(name), " is ", sinter::name_of(view->type), "; a floating dtype is wanted"});
   if (view->flat || view->strides.size() != view->dims.size())
     view->strides = dense_strides(view->dims);
   view->flat = false;
@@ -97,8 +99,8 @@ SINTER_API parameter network_builder::weight(std::string_view name) {
 SINTER_API parameter network_builder::vector(std::string_view name) {
   parameter p = weight(name);
   if (graph_->state.ok() && p.dims().size() != 1)
-    graph_->refuse(
-        detail::bad({detail::in_quotes(name), " is ", to_string(p.dims()), "; a vector is wanted"}));
+    graph_->refuse(detail::bad(
+        {detail::in_quotes(name), " is ", to_string(p.dims()), "; a vector is wanted"}));
   return p;
 }
 SINTER_API parameter network_builder::constant(std::string_view name, tensor_view const& view) {
@@ -165,19 +167,19 @@ SINTER_API folded network_builder::fold_batch_norm(std::string_view conv_key,
     return none;
   }
   if (weight->rank() < 3 || weight->dims[0] != recipe->gamma.dims[0]) {
-    graph_->refuse(
-        detail::bad({detail::in_quotes(name), " is ", to_string(weight->dims), " and the batch norm ",
-                     detail::in_quotes(bn_key), " has ", recipe->gamma.dims[0],
-                     " channels; [out, in, spatial...] with as many out is wanted"}));
+    graph_->refuse(detail::bad({detail::in_quotes(name), " is ", to_string(weight->dims),
+                                " and the batch norm ", detail::in_quotes(bn_key), " has ",
+                                recipe->gamma.dims[0],
+                                " channels; [out, in, spatial...] with as many out is wanted"}));
     return none;
   }
   recipe->weight = *weight;
   std::string const bias_name = detail::join({conv_key, ".bias"});
   if (auto bias = detail::ask_source(*graph_, bias_name); bias) {
     if (bias->dims != recipe->gamma.dims) {
-      graph_->refuse(
-          detail::bad({detail::in_quotes(bias_name), " is ", to_string(bias->dims),
-                       "; one value for each channel of ", detail::in_quotes(bn_key), " is wanted"}));
+      graph_->refuse(detail::bad({detail::in_quotes(bias_name), " is ", to_string(bias->dims),
+                                  "; one value for each channel of ", detail::in_quotes(bn_key),
+                                  " is wanted"}));
       return none;
     }
     recipe->bias = *bias;

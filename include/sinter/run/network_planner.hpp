@@ -179,7 +179,8 @@ class network_planner {
     return {};
   }
   static failure in_block(std::string_view label, failure const& why) {
-    return {why.what, join({"sinter: block ", in_quotes(label), ": ", without_prefix(why.message)})};
+    return {why.what,
+            join({"sinter: block ", in_quotes(label), ": ", without_prefix(why.message)})};
   }
 
   /// A kernel for the problem: that of an equal one, or what dispatch chooses.

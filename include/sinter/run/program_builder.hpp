@@ -164,8 +164,8 @@ class program_builder {
   static status type_only(operand const& o, named_desc const& given, operand_spec& spec) {
     spec.reset();
     if (*given.type == o.type) return {};
-    return bad({"operand ", in_quotes(o.name), " is described as ", sinter::name_of(*given.type), "; ",
-                sinter::name_of(o.type), " is wanted"});
+    return bad({"operand ", in_quotes(o.name), " is described as ", sinter::name_of(*given.type),
+                "; ", sinter::name_of(o.type), " is wanted"});
   }
 
   /// What was said of the outputs fits what follows from the operands.

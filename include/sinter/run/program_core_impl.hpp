@@ -196,8 +196,8 @@ SINTER_API result<packed> program_core::pack(views weights) const {
     std::string_view const name = weights[i].name;
     int const slot = detail::find_named(plan_->weights, name, i);
     if (slot < 0)
-      return detail::bad(
-          {detail::in_quotes(name), " is no weight; there are ", detail::list_names(plan_->weights)});
+      return detail::bad({detail::in_quotes(name), " is no weight; there are ",
+                          detail::list_names(plan_->weights)});
     if (detail::find_named(weights.first(i), name) >= 0)
       return detail::bad({"weight ", detail::in_quotes(name), " is given twice"});
     auto view = detail::check_weight(plan_->weights[detail::at(slot)], weights[i].view);
@@ -305,7 +305,8 @@ inline std::string explain_group(program_plan const& plan, int g) {
              plan.threads > 1 && s.kernel->own_threads() == 0 ? " for each thread\n" : "\n"});
   for (weight_use const& use : plan.weight_uses)
     if (use.group == g)
-      t += join({"  weight ", in_quotes(plan.weights[at(use.slot)].name), ": ", use.layout_key, "\n"});
+      t += join(
+          {"  weight ", in_quotes(plan.weights[at(use.slot)].name), ": ", use.layout_key, "\n"});
   return t;
 }
 

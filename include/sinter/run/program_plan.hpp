@@ -71,7 +71,7 @@ struct program_plan {
   std::vector<output_slot> outputs;
   std::vector<weight_slot> weights;
   std::vector<weight_use> weight_uses;
-  std::vector<arena_item> items;  ///< of dynamic extents: bytes are 0, planned at the call
+  std::vector<arena_item> items;   ///< of dynamic extents: bytes are 0, planned at the call
   std::vector<item_maker> makers;  ///< of the items
   std::vector<void const*> constants;
   std::vector<std::shared_ptr<void const>> kept;  ///< what the constants lie in

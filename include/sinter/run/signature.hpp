@@ -35,7 +35,8 @@ template <chain_expression E>
 inline constexpr fault structure_fault = [] {
   auto const made = flatten(E{});
   bool only_matmul = true;
-  for (step const& each : made.steps) only_matmul = only_matmul && !is_conv(each.code) && !is_pooling(each.code);
+  for (step const& each : made.steps)
+    only_matmul = only_matmul && !is_conv(each.code) && !is_pooling(each.code);
   return made.broken == fault::static_shapes && !only_matmul ? fault::none : made.broken;
 }();
 
@@ -60,9 +61,10 @@ struct signature_maker {
   static auto output_name(std::index_sequence<J...>) -> chars<source.outputs[Index].name[J]...>;
 
   template <int Index>
-  using operand = operand_entry<decltype(operand_name<Index>(
-                                std::make_index_sequence<source.operands[Index].name.size()>{})),
-                            source.operands[Index].role, needs_dims(Index)>;
+  using operand =
+      operand_entry<decltype(operand_name<Index>(
+                        std::make_index_sequence<source.operands[Index].name.size()>{})),
+                    source.operands[Index].role, needs_dims(Index)>;
   template <int Index>
   using output =
       decltype(output_name<Index>(std::make_index_sequence<source.outputs[Index].name.size()>{}));
