@@ -18,9 +18,9 @@ class array_view {
   template <std::size_t N>
   constexpr array_view(T (&array)[N]) : data_(array), size_(N) {}  // NOLINT: implicit on purpose
   template <class Container>
-  requires requires(Container& c) { static_cast<T*>(c.data()); }
-  constexpr array_view(Container&& c)  // NOLINT: implicit on purpose
-      : data_(c.data()), size_(c.size()) {}
+  requires requires(Container& given) { static_cast<T*>(given.data()); }
+  constexpr array_view(Container&& given)  // NOLINT: implicit on purpose
+      : data_(given.data()), size_(given.size()) {}
 
   constexpr T* data() const noexcept { return data_; }
   constexpr std::size_t size() const noexcept { return size_; }
