@@ -35,30 +35,23 @@ constexpr architecture const* find_architecture(std::string_view name) {
   return nullptr;
 }
 
-/// The whole network for images of `side` pixels: "image" N,H,W,3 in f32 goes in, "out" N,1000 comes out. Either number
-/// may be sinter::dynamic where the architecture allows it.
+/// The whole network for images of `side` pixels: "image" N,H,W,3 goes in, "out" N,1000 comes out, both in f32 whatever
+/// the network computes in. Either number may be sinter::dynamic where the architecture allows it.
 inline sinter::result<sinter::network> build(architecture const& a, sinter::precision const& dtypes,
                                              example::weights weights,
                                              sinter::options const& chosen = {}, extent batch = 1,
                                              extent side = 224) {
   builder net(dtypes, std::move(weights), chosen);
   net_value const image = net.input("image", {batch, side, side, 3}, sinter::dtype::f32);
-  return net.build(a.add(net, image));
+  return net.build({{"out", a.add(net, image), sinter::dtype::f32}});
 }
 
-/// The scores of `batch` images that lie one behind the other, in f32 whatever the network computes in.
+/// The scores of `batch` images that lie one behind the other.
 inline std::vector<float> scores(sinter::network const& net, std::vector<float> const& images,
                                  extent batch = 1, extent side = 224) {
-  sinter::dtype const type = net.describe("out").value().type;
   std::vector<float> values(static_cast<std::size_t>(batch * 1000));
-  auto const in = sinter::view(images.data(), {batch, side, side, 3});
-  if (type == sinter::dtype::f32) {
-    net(in, sinter::view(values.data(), {batch, 1000}));
-    return values;
-  }
-  std::vector<sinter::bfloat16> narrow(values.size());
-  net(in, sinter::view(narrow.data(), {batch, 1000}));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = sinter::to_float(narrow[i]);
+  net(sinter::view(images.data(), {batch, side, side, 3}),
+      sinter::view(values.data(), {batch, 1000}));
   return values;
 }
 

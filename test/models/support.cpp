@@ -68,7 +68,7 @@ TEST_CASE("weights give what the architecture expects, and refuse what does not 
   REQUIRE(view.type == sinter::dtype::f32);
   CHECK(std::equal(wanted.begin(), wanted.end(), static_cast<float const*>(view.data)));
   CHECK(from_file("fc1.weight").error().message ==
-        path + ": tensor 'fc1.weight' is [64, 512]; [64, 3, 7, 7] is wanted");
+        path + ": tensor 'fc1.weight' is 64x512; 64x3x7x7 is wanted");
 }
 
 #if SINTER_TEST_PICTURES

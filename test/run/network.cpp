@@ -174,6 +174,34 @@ TEST_CASE("channels are views, a shuffle is one rearrangement") {
   }
 }
 
+TEST_CASE("an output in another dtype is rounded from what was computed") {
+  store s = small_store();
+  for (float& b : s.held.at("branch.bias").data) b = 257;  // no bf16 is that
+  network_builder net(sinter::bf16, s.source(), quiet());
+  auto const in = net.input("image", {1, 4, 4, 8}, sinter::dtype::f32);
+  auto const a = add_conv(net, "branch", conv3, in);
+  sinter::named_value const outputs[] = {{"wide", a, sinter::dtype::f32}, {"narrow", a}};
+  auto const model = net.build(outputs).value();
+  INFO(model.explain());
+  CHECK(model.group_count() == 2);  // the image is converted; one convolution stores both
+  image const pixels = image::random(1, 4, 4, 8, 8);
+  std::vector<float> wide(128);
+  std::vector<sinter::bfloat16> narrow(128);
+  sinter::named_view const views[] = {{"image", pixels.view()}};
+  sinter::named_output const results[] = {{"wide", sinter::view(wide.data(), {1, 4, 4, 8})},
+                                          {"narrow", sinter::view(narrow.data(), {1, 4, 4, 8})}};
+  model.try_call(views, results).check();
+  CHECK(wide == plain_conv(s, "branch", pixels).data);
+  image const rounded = plain_conv(s, "branch", pixels, nullptr, sinter::dtype::bf16);
+  for (std::size_t i = 0; i < 128; ++i) CHECK(sinter::to_float(narrow[i]) == rounded.data[i]);
+
+  sinter::named_value const counted[] = {{"out", a, sinter::dtype::s8}};
+  auto const refused = net.build(counted);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().message ==
+        "sinter: output 'out' is wanted in s8; a floating dtype is wanted");
+}
+
 TEST_CASE("outputs that others read, concats and inputs as outputs") {
   store const s = small_store();
   network_builder net(sinter::f32, s.source(), quiet());

@@ -49,9 +49,11 @@ inline constexpr auto output_names = [] {
 }();
 }  // namespace detail
 
+/// An output of a network. Without a dtype it has that of the value; in another one it is rounded from what was computed.
 struct named_value {
   std::string_view name;
   net_value value;
+  std::optional<dtype> type = {};
 };
 
 class network_builder {

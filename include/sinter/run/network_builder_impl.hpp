@@ -205,7 +205,7 @@ SINTER_API status network_builder::packed_from(std::string const& path) {
 }
 
 SINTER_API result<network> network_builder::build(net_value const& output, std::string_view name) {
-  named_value const one{name, output};
+  named_value const one{name, output, {}};
   return build(array_view(&one, 1));
 }
 

@@ -40,7 +40,10 @@ SINTER_API result<network> network_builder::build(array_view<named_value const> 
     for (detail::graph_value const& v : graph_->values)
       if (v.from == detail::value_from::input && v.name == o.name)
         return detail::bad({detail::in_quotes(o.name), " names an input and an output"});
-    ends.push_back({o.name, o.value.index_});
+    if (o.type && !is_floating(*o.type))
+      return detail::bad({"output ", detail::in_quotes(o.name), " is wanted in ",
+                          sinter::name_of(*o.type), "; a floating dtype is wanted"});
+    ends.push_back({o.name, o.type ? graph_->as_type(o.value.index_, *o.type) : o.value.index_});
   }
   auto plan = detail::network_planner(*graph_, std::move(ends), backends()).run();
   if (!plan) return plan.error();
