@@ -64,7 +64,7 @@ class matmul_kernel final : public kernel {
     extent const each = plan.panels().bytes();
     extent matrices = 1;
     for (int i = 0; i + 2 < source.rank(); ++i) matrices *= source.dims[i];
-    auto storage = std::make_shared<buffer>(static_cast<std::size_t>(matrices * each));
+    auto storage = std::shared_ptr<buffer>(new buffer(static_cast<std::size_t>(matrices * each)));
     if (storage->failed())
       return failure{code::out_of_memory, "sinter: jit: no memory for a packed weight of " +
                                               std::to_string(matrices * each) + " bytes"};
@@ -158,7 +158,7 @@ inline result<std::shared_ptr<machine_code const>> generate_packing(pack_shape c
 inline result<std::shared_ptr<matmul_code const>> build_matmul(problem const& p, isa level,
                                                                std::string note = {}) {
   epilogue const e(p.chain, p.chain.anchor());
-  auto built = std::make_shared<matmul_code>();
+  auto built = std::shared_ptr<matmul_code>(new matmul_code());
   built->wanted = p;
   built->note = std::move(note);
   built->plan = plan_matmul(p, e, level);
@@ -232,7 +232,7 @@ class jit_backend final : public backend {
     auto const product = [&](problem const& part) -> result<std::shared_ptr<kernel const>> {
       auto code = jit::build_matmul(part, chosen.level, chosen.why);
       if (!code) return code.error();
-      return std::shared_ptr<kernel const>(std::make_shared<jit::matmul_kernel>(std::move(*code)));
+      return std::shared_ptr<kernel const>(new jit::matmul_kernel(std::move(*code)));
     };
     if (jit::has_reductions(p.chain))
       return jit::build_matmul_rows(p, level, chosen.level, product);

@@ -313,7 +313,7 @@ class conv_kernel final : public kernel {
   }
   result<packed_weight> pack(int operand, tensor_view const& source) const override {
     extent const bytes = built_->plan.packed_bytes();
-    auto storage = std::make_shared<buffer>(static_cast<std::size_t>(bytes));
+    auto storage = std::shared_ptr<buffer>(new buffer(static_cast<std::size_t>(bytes)));
     if (storage->failed() || !pack_conv(built_->plan, storage->data(), source, weight_desc().type))
       return failure{code::out_of_memory, "sinter: jit: no memory for a packed weight of " +
                                               std::to_string(bytes) + " bytes"};
@@ -371,7 +371,7 @@ inline result<std::shared_ptr<machine_code const>> generate_conv(conv_shape cons
 inline result<std::shared_ptr<kernel const>> build_conv(problem const& p, isa level,
                                                         std::string note = {}) {
   epilogue const e(p.chain, p.chain.anchor());
-  auto built = std::make_shared<conv_code>();
+  auto built = std::shared_ptr<conv_code>(new conv_code());
   built->wanted = p;
   built->plan = plan_conv(p, e, level);
   built->note = std::move(note);
@@ -388,7 +388,7 @@ inline result<std::shared_ptr<kernel const>> build_conv(problem const& p, isa le
     if (!code) return code.error();
     built->code[i] = std::move(*code);
   }
-  return std::shared_ptr<kernel const>(std::make_shared<conv_kernel>(std::move(built)));
+  return std::shared_ptr<kernel const>(new conv_kernel(std::move(built)));
 }
 
 }  // namespace sinter::inline SINTER_ABI::jit

@@ -158,7 +158,7 @@ class depthwise_kernel final : public kernel {
   }
   result<packed_weight> pack(int operand, tensor_view const& source) const override {
     extent const bytes = built_->plan.panels().bytes();
-    auto storage = std::make_shared<buffer>(static_cast<std::size_t>(bytes));
+    auto storage = std::shared_ptr<buffer>(new buffer(static_cast<std::size_t>(bytes)));
     if (storage->failed())
       return failure{code::out_of_memory, "sinter: jit: no memory for a packed weight of " +
                                               std::to_string(bytes) + " bytes"};
@@ -210,7 +210,7 @@ inline result<std::shared_ptr<machine_code const>> generate_depthwise(depthwise_
 /// gets it once, in a loop.
 inline result<std::shared_ptr<kernel const>> build_depthwise(problem const& p, isa level) {
   epilogue const e(p.chain, p.chain.anchor());
-  auto built = std::make_shared<depthwise_code>();
+  auto built = std::shared_ptr<depthwise_code>(new depthwise_code());
   built->wanted = p;
   built->plan = plan_depthwise(p, e, level);
   built->frame_bytes = depthwise_frame_bytes(e, level);
@@ -221,7 +221,7 @@ inline result<std::shared_ptr<kernel const>> build_depthwise(problem const& p, i
   }
   if (!code) return code.error();
   built->code = std::move(*code);
-  return std::shared_ptr<kernel const>(std::make_shared<depthwise_kernel>(std::move(built)));
+  return std::shared_ptr<kernel const>(new depthwise_kernel(std::move(built)));
 }
 
 }  // namespace sinter::inline SINTER_ABI::jit

@@ -203,7 +203,7 @@ template <class BuildProduct>
 result<std::shared_ptr<kernel const>> build_matmul_rows(problem const& p, isa level,
                                                         isa product_level,
                                                         BuildProduct&& build_product) {
-  auto built = std::make_shared<matmul_rows_code>();
+  auto built = std::shared_ptr<matmul_rows_code>(new matmul_rows_code());
   built->wanted = p;
   result<matmul_rows_cut> cut = detail::cut_matmul_rows(p, product_level);
   if (!cut) return cut.error();
@@ -214,7 +214,7 @@ result<std::shared_ptr<kernel const>> build_matmul_rows(problem const& p, isa le
   auto rows = build_rows(built->cut.rows, level);
   if (!rows) return rows.error();
   built->rows = std::move(*rows);
-  return std::shared_ptr<kernel const>(std::make_shared<matmul_rows_kernel>(std::move(built)));
+  return std::shared_ptr<kernel const>(new matmul_rows_kernel(std::move(built)));
 }
 
 }  // namespace sinter::inline SINTER_ABI::jit

@@ -182,7 +182,7 @@ inline kernel_key key_of(pool_plan const& plan, chain const& c) {
 /// Only where supports_pool() says yes.
 inline result<std::shared_ptr<pool_code const>> build_pool_code(problem const& p, isa level) {
   epilogue const e(p.chain, 0);
-  auto built = std::make_shared<pool_code>();
+  auto built = std::shared_ptr<pool_code>(new pool_code());
   built->wanted = p;
   built->plan = plan_pool(p, e, level);
   built->frame_bytes = pool_frame_bytes(e, level);

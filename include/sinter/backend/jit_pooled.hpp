@@ -276,9 +276,8 @@ inline result<std::shared_ptr<kernel const>> build_pooled(problem const& p, isa 
   if (!split) return split.error();
   auto pool = build_pool_code(split->back, level);
   if (!pool) return pool.error();
-  if (!split->has_front())
-    return std::shared_ptr<kernel const>(std::make_shared<pool_kernel>(std::move(*pool)));
-  auto built = std::make_shared<pooled_code>();
+  if (!split->has_front()) return std::shared_ptr<kernel const>(new pool_kernel(std::move(*pool)));
+  auto built = std::shared_ptr<pooled_code>(new pooled_code());
   built->wanted = p;
   built->split = std::move(*split);
   built->pool = std::move(*pool);
@@ -291,7 +290,7 @@ inline result<std::shared_ptr<kernel const>> build_pooled(problem const& p, isa 
     if (!inner) return inner.error();
     built->inner = std::move(*inner);
   }
-  return std::shared_ptr<kernel const>(std::make_shared<pooled_kernel>(std::move(built)));
+  return std::shared_ptr<kernel const>(new pooled_kernel(std::move(built)));
 }
 
 }  // namespace sinter::inline SINTER_ABI::jit

@@ -304,7 +304,7 @@ inline void set_together(rows_code& built, extent n) {
 
 /// Only where supports_rows() says yes. Blocks of one vector where the chain is too long for more.
 inline result<std::shared_ptr<rows_code const>> build_rows_code(problem const& p, isa level) {
-  auto built = std::make_shared<rows_code>();
+  auto built = std::shared_ptr<rows_code>(new rows_code());
   built->wanted = p;
   result<rows_plan> plan = detail::plan_rows(p);
   if (!plan) return plan.error();
@@ -332,7 +332,7 @@ inline result<std::shared_ptr<rows_code const>> build_rows_code(problem const& p
 inline result<std::shared_ptr<kernel const>> build_rows(problem const& p, isa level) {
   auto built = build_rows_code(p, level);
   if (!built) return built.error();
-  return std::shared_ptr<kernel const>(std::make_shared<rows_kernel>(std::move(*built)));
+  return std::shared_ptr<kernel const>(new rows_kernel(std::move(*built)));
 }
 
 }  // namespace sinter::inline SINTER_ABI::jit

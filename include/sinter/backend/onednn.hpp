@@ -89,7 +89,8 @@ class onednn_kernel final : public kernel, public std::enable_shared_from_this<o
     onednn::layout const wanted = pack_layout(operand, d);
     onednn::memory_desc to =
         packed ? onednn::clone(schedule_.packed_weight.get()) : onednn::describe(wanted);
-    auto storage = std::make_shared<buffer>(to ? dnnl_memory_desc_get_size(to.get()) : 0);
+    auto storage =
+        std::shared_ptr<buffer>(new buffer(to ? dnnl_memory_desc_get_size(to.get()) : 0));
     if (storage->failed())
       return failure{code::out_of_memory,
                      "sinter: no memory for packed weight '" +
@@ -299,7 +300,7 @@ class onednn_backend final : public backend {
     if (verdict v = within_cap(p); !v) return failure{v.what, v.reason};
     result<onednn::schedule> s = onednn::scheduler(p).run();
     if (!s.ok()) return s.error();
-    return std::shared_ptr<kernel const>(std::make_shared<onednn_kernel>(p, std::move(*s)));
+    return std::shared_ptr<kernel const>(new onednn_kernel(p, std::move(*s)));
   }
 
  private:

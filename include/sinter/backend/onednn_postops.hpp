@@ -367,7 +367,7 @@ class post_op_walk {
       plan_.bias = t.ops[0].rhs.index;
       plan_.bias_step = i;
     } else {
-      plan_.ops.insert(plan_.ops.end(), t.ops.begin(), t.ops.end());
+      for (post_op const& o : t.ops) plan_.ops.push_back(o);
     }
     return {};
   }

@@ -65,7 +65,7 @@ class reference_kernel final : public kernel,
       return st.error();
     auto const bytes =
         static_cast<std::size_t>(element_count(d.dims)) * static_cast<std::size_t>(size_of(d.type));
-    auto storage = std::make_shared<buffer>(bytes);
+    auto storage = std::shared_ptr<buffer>(new buffer(bytes));
     if (storage->failed())
       return failure{code::out_of_memory,
                      detail::join({"sinter: no memory for ", bytes, " bytes of packed weights"})};
@@ -135,7 +135,7 @@ class reference_backend final : public backend {
   std::string_view name() const noexcept override { return "reference"; }
   verdict supports(problem const&) const noexcept override { return verdict::yes(); }
   result<std::shared_ptr<kernel const>> build(problem const& p) const override {
-    return std::shared_ptr<kernel const>(std::make_shared<reference_kernel>(p));
+    return std::shared_ptr<kernel const>(new reference_kernel(p));
   }
 };
 

@@ -185,8 +185,8 @@ class code_memory : public std::enable_shared_from_this<code_memory> {
       return why;
     }
     if (r.base == nullptr) r.base = to;
-    auto made =
-        std::make_shared<machine_code const>(shared_from_this(), r.base + offset, code.size());
+    auto made = std::shared_ptr<machine_code const>(
+        new machine_code(shared_from_this(), r.base + offset, code.size()));
     ++r.kernels;
     hole& h = r.holes[index];
     h.offset += bytes;

@@ -67,7 +67,7 @@ class epilogue {
 
   /// Only where supports() says yes. Keeps its own copy of what it needs.
   epilogue(chain const& c, int anchor) : anchor_(anchor) {
-    auto own = std::make_shared<chain>(c);
+    auto own = std::shared_ptr<chain>(new chain(c));
     gelu_finder(*own, anchor).replace_all();
     chain_ = std::move(own);
   }

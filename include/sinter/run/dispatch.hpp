@@ -213,7 +213,7 @@ inline status choose_by_time(problem const& p, isa level, array_view<backend con
     }
     for (auto const& k : kernels)
       if (candidate_name(*k, kernels) == found.winner) s.kernel = k;
-    return std::make_shared<tuning const>(std::move(found));
+    return std::shared_ptr<tuning const>(new tuning(std::move(found)));
   };
   auto const known = tune_memory().get(tuning_key(p, level, order), measure);
   if (!known) return known.error();

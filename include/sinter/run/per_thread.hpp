@@ -20,7 +20,7 @@ namespace sinter::inline SINTER_ABI {
 template <class State>
 class per_thread {
  public:
-  per_thread() : id_(next_id()), owned_(std::make_shared<owned_states>()) {}
+  per_thread() : id_(next_id()), owned_(std::shared_ptr<owned_states>(new owned_states())) {}
   per_thread(per_thread const&) = delete;
   per_thread& operator=(per_thread const&) = delete;
 

@@ -286,7 +286,7 @@ class program_builder {
   array_view<named_desc const> given_;
   options const& options_;
   backend_list backends_;
-  std::shared_ptr<program_plan> plan_ = std::make_shared<program_plan>();
+  std::shared_ptr<program_plan> plan_ = std::shared_ptr<program_plan>(new program_plan());
   std::vector<operand> users_;  ///< the user's operands, each name once
   std::vector<intermediate> intermediates_;
 };

@@ -58,7 +58,9 @@ class packed {
 
   packed() = default;
   explicit packed(std::vector<entry> entries)
-      : entries_(std::make_shared<std::vector<entry> const>(std::move(entries))) {}
+      : entries_(
+            std::shared_ptr<std::vector<entry> const>(new std::vector<entry>(std::move(entries)))) {
+  }
 
   array_view<entry const> entries() const noexcept {
     return entries_ ? array_view<entry const>(*entries_) : array_view<entry const>();

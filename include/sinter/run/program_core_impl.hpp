@@ -251,7 +251,8 @@ SINTER_API result<std::shared_ptr<program_core const>> make_program(
   if (!plan) return plan.error();
   ++detail::counted.programs;
   detail::counted.kernels += (*plan)->groups.size();
-  return std::shared_ptr<program_core const>(std::make_shared<program_core>(std::move(*plan)));
+  return std::shared_ptr<program_core const>(
+      std::shared_ptr<program_core>(new program_core(std::move(*plan))));
 }
 
 SINTER_API result<std::shared_ptr<program_core const>> make_program(
