@@ -117,8 +117,9 @@ inline bool is_dense(tensor_desc const& d) {
 
 inline frame frame_of(op anchor, int rank) {
   frame f;
-  f.channel_axis = is_conv(anchor) ? 1 : rank - 1;
-  if (is_conv(anchor)) {
+  bool const image = is_conv(anchor) || is_pooling(anchor);
+  f.channel_axis = image ? 1 : rank - 1;
+  if (image) {
     f.order = {0, rank - 1};
     for (int i = 1; i < rank - 1; ++i) f.order.push_back(i);
   } else {

@@ -324,14 +324,15 @@ inline bool is_the_store(problem const& p, int i, value_ref running) {
          c.steps[i].args[0] == running && c.steps[i].to == p.outputs[0].type;
 }
 
-/// Walks the chain. `running` is the value that the primitive itself makes: an anchor, or an operand that it reads.
+/// Walks the chain. `running` is the value that the primitive itself makes, that of a contraction or a pooling, or an
+/// operand that it reads.
 class post_op_walk {
  public:
   post_op_walk(problem const& p, value_ref running) : p_(p), c_(p.chain), running_(running) {}
 
   post_op_plan run() {
-    anchored_ = running_.kind == value_kind::step;
-    plan_.last = anchored_ ? running_.index : -1;
+    plan_.last = running_.kind == value_kind::step ? running_.index : -1;
+    contracts_ = plan_.last >= 0 && c_.steps[plan_.last].contraction >= 0;
     for (int i = plan_.last + 1; i < c_.steps.ssize(); ++i) {
       if (running_.kind == value_kind::step) plan_.why = blocked_after(p_, running_.index);
       if (plan_.why.empty()) plan_.why = take(i);
@@ -357,12 +358,12 @@ class post_op_walk {
       return step_name(c_, i) + ": oneDNN takes " + std::to_string(max_post_ops) +
              " post-ops and not more";
     if (reads_output(p_, t)) {
-      if (!anchored_ || !plan_.ops.empty() || t.ops.size() != 1 || t.ops[0].alg != dnnl_binary_add)
+      if (!contracts_ || !plan_.ops.empty() || t.ops.size() != 1 || t.ops[0].alg != dnnl_binary_add)
         return step_name(c_, i) + ": it reads the memory that the output goes to";
       t.ops[0].as = form::sum;
     }
     for (post_op& o : t.ops) o.step = i;
-    if (anchored_ && plan_.ops.empty() && plan_.bias < 0 && t.ops.size() == 1 &&
+    if (contracts_ && plan_.ops.empty() && plan_.bias < 0 && t.ops.size() == 1 &&
         is_bias(p_, t.ops[0])) {
       plan_.bias = t.ops[0].rhs.index;
       plan_.bias_step = i;
@@ -375,7 +376,7 @@ class post_op_walk {
   problem const& p_;
   chain const& c_;
   value_ref running_;
-  bool anchored_ = false;
+  bool contracts_ = false;  ///< only contractions take a bias and a sum
   post_op_plan plan_;
 };
 

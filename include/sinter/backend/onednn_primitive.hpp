@@ -4,11 +4,13 @@
 // sentence what oneDNN answered. Nothing is executed here. Read onednn_trust.hpp next.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "../core/buffer.hpp"
+#include "../plan/pool_shape.hpp"
 #include "backend.hpp"
 #include "onednn_layout.hpp"
 #include "onednn_postops.hpp"
@@ -134,8 +136,8 @@ class primitive_maker {
 
  private:
   std::string what() const {
-    std::string text(c_.anchor() < 0 ? "pointwise steps"
-                                     : sinter::name_of(c_.steps[c_.anchor()].code));
+    int const first = c_.pooling() == 0 ? 0 : c_.anchor();
+    std::string text(first < 0 ? "pointwise steps" : sinter::name_of(c_.steps[first].code));
     text += " of " + to_string(p_.domain);
     int n = 0;
     for (post_op const& o : plan_.ops) n += o.step <= try_.last ? 1 : 0;
@@ -202,12 +204,35 @@ class primitive_maker {
     auto const src = add(DNNL_ARG_SRC_0, describe(to_layout(frame_, try_.src_desc)), try_.src);
     auto const dst = add(DNNL_ARG_DST, describe(to_layout(frame_, try_.dst_desc)), try_.dst);
     if (src == nullptr || dst == nullptr) return dnnl_invalid_arguments;
+    if (c_.pooling() == 0) return describe_pooling(pd, attr, src, dst);
     if (c_.anchor() < 0) {
       auto const one = add(DNNL_ARG_SRC_1, scalar_desc(), {place::one, 0});
       return dnnl_binary_primitive_desc_create(pd.put(), cpu_engine(), dnnl_binary_mul, src, one,
                                                dst, attr.get());
     }
     return describe_contraction(pd, attr, src, dst);
+  }
+
+  dnnl_status_t describe_pooling(primitive_desc& pd, attributes const& attr,
+                                 const_dnnl_memory_desc_t src, const_dnnl_memory_desc_t dst) {
+    step const& s = c_.steps[0];
+    pool_attrs const& a = c_.window(s);
+    dnnl_dims_t kernel = {}, strides = {}, dilates = {}, begin = {}, end = {};
+    for (int i = 0; i < 2; ++i) {
+      pool_axis const axis = pool_axis_of(s.code, a, i, try_.src_desc.dims[i + 1]);
+      kernel[i] = axis.kernel;
+      strides[i] = axis.stride;
+      begin[i] = axis.pad_begin;
+      // As much as the last window reaches over the end, which `ceil` allows.
+      extent const reach = (axis.count() - 1) * axis.stride + axis.kernel;
+      end[i] = (std::max)(axis.pad_end, reach - axis.in - axis.pad_begin);
+    }
+    dnnl_alg_kind_t const how = s.code == op::max_pool ? dnnl_pooling_max
+                                : a.count_pad          ? dnnl_pooling_avg_include_padding
+                                                       : dnnl_pooling_avg_exclude_padding;
+    return dnnl_pooling_forward_primitive_desc_create(
+        pd.put(), cpu_engine(), dnnl_forward_inference, how, src, dst, strides, kernel, dilates,
+        begin, end, attr.get());
   }
 
   dnnl_status_t describe_contraction(primitive_desc& pd, attributes const& attr,

@@ -3,7 +3,7 @@
 // What is tried, best first: everything in one primitive on the caller's memory; less and less of the chain, the rest
 // in a pass over an f32 buffer; the same with activations copied to and from the order of axes that oneDNN's kernels
 // are written for; slower code. The first that oneDNN accepts is taken, and each stage notes why it is
-// there. A split moves no rounding point: the buffer is f32. Read onednn.hpp next.
+// there. A split moves no rounding point: the buffer is f32. Read onednn_kernel.hpp next.
 #pragma once
 
 #include <string>
@@ -37,6 +37,18 @@ struct schedule {
   std::size_t pass_scratch = 0;  ///< where in scratch the pass computes
 };
 
+/// A pooling comes first, as split_at_pooling() leaves it, and reads an operand.
+inline verdict check_pooling(problem const& p) {
+  chain const& c = p.chain;
+  step const& s = c.steps[0];
+  if (p.numerics == numerics::strict && post_op_row_of(s.code).agrees == strict::never)
+    return verdict::no("sinter: under strict numerics oneDNN's answer for a NaN in a window of " +
+                       step_name(c, 0) + " is not Sinter's");
+  if (s.code != op::avg_pool || !c.window(s).count_pad || !c.window(s).ceil) return verdict::yes();
+  return verdict::no("sinter: oneDNN counts what lies behind the padding in a last window of " +
+                     step_name(c, 0));
+}
+
 /// What the backend cannot do, whatever oneDNN says.
 inline verdict check_structure(problem const& p) {
   chain const& c = p.chain;
@@ -44,11 +56,11 @@ inline verdict check_structure(problem const& p) {
     return verdict::no("sinter: the oneDNN backend " + std::move(why));
   };
   if (is_dynamic(p)) return no("compiles for fixed extents; an extent of this problem is dynamic");
-  if (int const i = c.pooling(); i >= 0) return no("pools no images: " + step_name(c, i));
   int anchors = 0;
   for (step const& s : c.steps) anchors += s.contraction >= 0 ? 1 : 0;
   if (anchors > 1)
     return no("runs one contraction in a group; this one has " + std::to_string(anchors));
+  if (c.pooling() >= 0) return check_pooling(p);
   if (anchors == 0)
     return p.domain.empty() ? no("takes values with at least one axis") : verdict::yes();
   step const& s = c.steps[c.anchor()];
@@ -70,6 +82,12 @@ inline verdict check_structure(problem const& p) {
   return verdict::yes();
 }
 
+/// A sentence within another one.
+inline std::string without_prefix(std::string const& sentence) {
+  std::string_view constexpr prefix = "sinter: ";
+  return sentence.starts_with(prefix) ? sentence.substr(prefix.size()) : sentence;
+}
+
 class scheduler {
  public:
   explicit scheduler(problem const& p) : p_(p), c_(p.chain), anchor_(p.chain.anchor()) {}
@@ -82,6 +100,7 @@ class scheduler {
       return failure{code::system, "sinter: oneDNN has no CPU engine here"};
     if (nothing_to_do()) return std::move(schedule_);
     if (anchor_ >= 0) return contraction();
+    if (c_.pooling() == 0) return pooling();
     return pointwise();
   }
 
@@ -104,6 +123,15 @@ class scheduler {
     if (is_conv(s.code))
       if (verdict v = trusts_conv(p_, src_.dims); !v) return failure{v.what, v.reason};
     return search(anchor_);
+  }
+
+  result<schedule> pooling() {
+    step const& s = c_.steps[0];
+    frame_ = frame_of(s.code, p_.domain.ssize());
+    operands_.src = s.args[0].index;
+    src_ = aligned(p_.operands[at(operands_.src)], p_.domain.ssize());
+    plan_ = post_op_walk(p_, step_ref(0)).run();
+    return search(0);
   }
 
   // Axes of extent 1 are left out: oneDNN 3.7 mistakes {1,16,1} for a value per row.
@@ -168,11 +196,6 @@ class scheduler {
       }
     }
     return refused;
-  }
-
-  static std::string without_prefix(std::string const& sentence) {
-    std::string_view constexpr prefix = "sinter: ";
-    return sentence.starts_with(prefix) ? sentence.substr(prefix.size()) : sentence;
   }
 
   std::string steps_text(int first, int last) const {
@@ -261,7 +284,8 @@ class scheduler {
 
   bool may_merge(attempt const& a) const {
     int const rank = p_.domain.ssize();
-    if (frame_.order.ssize() < 3 || (anchor_ >= 0 && c_.steps[anchor_].code != op::matmul))
+    if (frame_.order.ssize() < 3 || (anchor_ >= 0 && c_.steps[anchor_].code != op::matmul) ||
+        c_.pooling() >= 0)
       return false;
     bool merged = merges(a.src_desc, p_.domain) && merges(a.dst_desc, p_.domain);
     if (anchor_ >= 0)

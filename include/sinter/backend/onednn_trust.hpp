@@ -115,8 +115,8 @@ inline verdict trusts(problem const& p, contraction_operands const& operands,
                       std::string(c.operands[o.rhs.index].name.view()) + "' in " +
                       step_name(c, o.step));
   }
-  if (anchor < 0) return verdict::yes();
-  if (is_conv(c.steps[anchor].code)) {
+  if (anchor < 0 && c.pooling() < 0) return verdict::yes();
+  if (anchor < 0 || is_conv(c.steps[anchor].code)) {
     if (is_dense_image(a.src_desc) && is_dense_image(a.dst_desc)) return verdict::yes();
     return distrust("wants images without gaps");
   }

@@ -4,7 +4,7 @@
 // half begins with the pooling and reads that value as an operand. Halves are problems for kernels that exist. The
 // value between them is f32, so nothing is rounded at the cut; or narrower where that is exact: the value is a let, or
 // it is the largest one that is rounded next, and rounding keeps order. Values only; who runs the halves, and in which
-// blocks, is a backend's business: backend/jit_pooled.hpp.
+// blocks, is a backend's business: backend/jit_pooled.hpp and backend/onednn_pooled.hpp.
 #pragma once
 
 #include <array>

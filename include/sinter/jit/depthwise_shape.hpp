@@ -84,7 +84,8 @@ struct depthwise_frame {
     void const *line = nullptr, *at = nullptr;  ///< written by the kernel
   };
   access accesses[max_operands + max_outputs];
-  alignas(64) std::byte spill[most_accumulators(isa::avx512) * 64];
+  static constexpr int spilled_bytes = most_accumulators(isa::avx512) * 64;
+  alignas(64) std::byte spill[spilled_bytes];
   std::byte scratch[64];  ///< the epilogue's, as long as it wants
 };
 using depthwise_entry = void (*)(depthwise_frame*);
