@@ -190,7 +190,7 @@ class matmul_rows_kernel final : public kernel {
     auto rows = built_->rows->make_invocation();
     if (!rows) return rows.error();
     return std::unique_ptr<invocation>(
-        std::make_unique<matmul_rows_invocation>(built_, std::move(*product), std::move(*rows)));
+        new matmul_rows_invocation(built_, std::move(*product), std::move(*rows)));
   }
 
  private:

@@ -256,8 +256,8 @@ class pooled_kernel final : public kernel {
     if (!top) return top.error();
     auto inner = built_->inner->make_invocation();
     if (!inner) return inner.error();
-    return std::unique_ptr<invocation>(std::make_unique<pooled_invocation>(
-        built_, std::move(*pool), std::move(*top), std::move(*inner)));
+    return std::unique_ptr<invocation>(
+        new pooled_invocation(built_, std::move(*pool), std::move(*top), std::move(*inner)));
   }
 
  private:

@@ -112,9 +112,10 @@ class onednn_kernel final : public kernel, public std::enable_shared_from_this<o
   }
 
   result<std::unique_ptr<invocation>> make_invocation() const override {
-    auto made = std::make_unique<onednn_invocation>(shared_from_this());
+    auto* const made = new onednn_invocation(shared_from_this());
+    std::unique_ptr<invocation> owner(made);
     if (status st = made->prepare(); !st.ok()) return st.error();
-    return std::unique_ptr<invocation>(std::move(made));
+    return owner;
   }
 
   problem const& compiled_for() const noexcept { return problem_; }

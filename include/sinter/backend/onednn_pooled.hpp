@@ -122,7 +122,7 @@ class pooled_kernel final : public kernel {
     auto back = halves_->back->make_invocation();
     if (!back) return back.error();
     return std::unique_ptr<invocation>(
-        std::make_unique<pooled_invocation>(halves_, std::move(front), std::move(*back)));
+        new pooled_invocation(halves_, std::move(front), std::move(*back)));
   }
 
  private:

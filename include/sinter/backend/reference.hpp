@@ -127,7 +127,7 @@ class reference_invocation final : public invocation {
 };
 
 inline result<std::unique_ptr<invocation>> reference_kernel::make_invocation() const {
-  return std::unique_ptr<invocation>(std::make_unique<reference_invocation>(shared_from_this()));
+  return std::unique_ptr<invocation>(new reference_invocation(shared_from_this()));
 }
 
 class reference_backend final : public backend {
