@@ -8,6 +8,7 @@
 #include <oneapi/dnnl/dnnl_graph.hpp>
 #include <sinter/core/buffer.hpp>
 #include <sinter/plan/problem.hpp>
+#include <sinter/run/interleave.hpp>
 #include <sinter/run/network_graph.hpp>
 
 namespace sinter_bench {
@@ -51,6 +52,8 @@ struct wire {
   bool constant = false;
   bool outside = false;  ///< read by somebody who wants plain memory: a view, or the caller
   int view_of = -1;      ///< another wire, in whose memory it lies
+  int shuffle_of = -1;   ///< another wire, whose channels it holds in the order of a shuffle
+  int shuffled = 1;      ///< of how many groups
   std::size_t offset = 0;
   bool ready = false;
   bool kept = false;  ///< the caller's
@@ -73,11 +76,17 @@ class maker {
         wire_of(e.index);
     wire& last = wires_[at(wire_of(output))];
     last.outside = last.kept = true;
-    graph_.finalize();
-    return graph_.get_partitions();
+    end_graph();
+    return std::move(partitions_);
   }
 
  private:
+  /// What follows belongs to another graph.
+  void end_graph() {
+    graph_.finalize();
+    for (dnnl::graph::partition const& p : graph_.get_partitions()) partitions_.push_back(p);
+    graph_ = dnnl::graph::graph(dnnl::engine::kind::cpu);
+  }
   void mark_live(int output) {
     live_.assign(network_.values.size(), false);
     live_[at(output)] = true;
@@ -165,16 +174,14 @@ class maker {
     return out;
   }
 
+  /// A framework rearranges channels between graphs; here it does so as fast as we can.
   int shuffle(graph_value const& v) {
     int const in = wire_of(v.parts[0]);
-    auto const d = dims_of(v.dims);
-    std::int64_t const groups = v.shuffled;
-    int const cut = reshaped(in, {d[0], d[1], d[2], groups, d[3] / groups});
-    int const turned = add_wire(type_, {d[0], d[1], d[2], d[3] / groups, groups});
-    add_op(kind::StaticTranspose, {cut}, turned, [&](graph_op& o) {
-      o.set_attr<std::vector<std::int64_t>>(attr::order, {0, 1, 2, 4, 3});
-    });
-    return reshaped(turned, d);
+    wires_[at(in)].outside = true;
+    int const out = add_wire(v.type, dims_of(v.dims));
+    wires_[at(out)].shuffle_of = in;
+    wires_[at(out)].shuffled = v.shuffled;
+    return out;
   }
 
   // ---- groups: each step is an operation
@@ -195,12 +202,17 @@ class maker {
     };
     for (int i = 0; i < c.steps.ssize(); ++i) {
       sinter::step const& s = c.steps[i];
-      if (s.contraction >= 0)
-        steps.push_back(contraction(c, s, argument(s, 0), weight_of(g, s)));
-      else if (s.pooling >= 0)
+      if (s.contraction >= 0) {
+        std::vector<int> in{argument(s, 0), weight_of(g, s)};
+        bool const biased = adds_bias(c, i + 1);
+        if (biased) in.push_back(argument(c.steps[i + 1], 1));
+        steps.push_back(contraction(c, s, in));
+        if (biased) steps.push_back(steps[at(i++)]);
+      } else if (s.pooling >= 0) {
         steps.push_back(pooling(c, s, argument(s, 0), pooled_dims(g)));
-      else
+      } else {
         steps.push_back(pointwise(s, argument));
+      }
     }
     for (int i = 0; i < c.outputs.ssize(); ++i)
       of_value_[at(g.values[at(i)])] = steps[at(c.outputs[i].value.index)];
@@ -220,15 +232,28 @@ class maker {
     return add_wire(g.chain.operands[operand].type, dims, true);
   }
 
-  int contraction(sinter::chain const& c, sinter::step const& s, int src, int weight) {
-    auto const in = wires_[at(src)].described.get_dims();
-    auto const w = wires_[at(weight)].described.get_dims();
+  /// Does step i add a vector to what the step before it gives? It is then an input of that contraction, as frameworks
+  /// have it.
+  static bool adds_bias(sinter::chain const& c, int i) {
+    if (i >= c.steps.ssize() || c.steps[i].code != op::add) return false;
+    sinter::value_ref const sum = c.steps[i].args[0], added = c.steps[i].args[1];
+    return sum == sinter::step_ref(i - 1) && added.kind == value_kind::operand &&
+           c.operands[int{added.index}].role == sinter::role::vector;
+  }
+
+  /// Of source, weight and, where there is one, bias.
+  int contraction(sinter::chain const& c, sinter::step const& s, std::vector<int> const& from) {
+    auto const in = wires_[at(from[0])].described.get_dims();
+    auto const w = wires_[at(from[1])].described.get_dims();
     if (!sinter::is_conv(s.code)) {
       int const out = add_wire(type_, {in[0], w[1]});
-      add_op(kind::MatMul, {src, weight}, out, [](graph_op&) {});
+      add_op(kind::MatMul, from, out, [](graph_op&) {});
       return out;
     }
     sinter::contraction_attrs const& a = c.attrs(s);
+    // oneDNN 3.7 puts a depthwise convolution into one partition with the 1x1 before it, and then cannot compile that:
+    // "bad dimension bias:0".
+    if (a.groups > 1 && a.groups == w[0]) end_graph();
     dims_type out_dims = in;
     for (int i = 0; i < 2; ++i)
       out_dims[at(i + 1)] =
@@ -237,7 +262,7 @@ class maker {
           1;
     out_dims[3] = w[0];
     int const out = add_wire(type_, out_dims);
-    add_op(kind::Convolution, {src, weight}, out, [&](graph_op& o) {
+    add_op(kind::Convolution, from, out, [&](graph_op& o) {
       o.set_attr<std::vector<std::int64_t>>(attr::strides, pair_of(a.stride));
       o.set_attr<std::vector<std::int64_t>>(attr::pads_begin, pair_of(a.pad_begin));
       o.set_attr<std::vector<std::int64_t>>(attr::pads_end, pair_of(a.pad_end));
@@ -301,6 +326,7 @@ class maker {
   network_graph const& network_;
   std::vector<wire>& wires_;
   dnnl::graph::graph graph_;
+  std::vector<dnnl::graph::partition> partitions_;
   std::vector<int> of_value_;  ///< by value: its wire
   std::vector<bool> live_;
   sinter::dtype type_ = sinter::dtype::f32;  ///< of what is stored now
@@ -327,6 +353,29 @@ struct graph_onednn::state {
   struct step {
     dnnl::graph::compiled_partition partition;
     std::vector<tensor> in, out;
+    wire const* shuffle = nullptr;  ///< instead of a partition
+    std::byte const* from = nullptr;
+
+    void run(dnnl::stream& stream) {
+      if (shuffle == nullptr)
+        partition.execute(stream, in, out);
+      else if (shuffle->described.get_data_type() == logical_tensor::data_type::f32)
+        run_shuffle<std::uint32_t>();
+      else
+        run_shuffle<std::uint16_t>();
+    }
+    template <class Element>
+    void run_shuffle() {
+      auto const dims = shuffle->described.get_dims();
+      std::int64_t const row = dims.back() * static_cast<std::int64_t>(sizeof(Element));
+      std::int64_t const each = row / shuffle->shuffled;
+      std::vector<sinter::detail::pixel_row> rows;
+      for (int i = 0; i < shuffle->shuffled; ++i) rows.push_back({from + i * each, row});
+      for (std::int64_t p = 0; p < dims[0] * dims[1] * dims[2]; ++p)
+        sinter::detail::row_interleaver<Element>(rows.data(), shuffle->shuffled, p)
+            .write(static_cast<std::byte*>(shuffle->data) + p * row,
+                   dims.back() / shuffle->shuffled);
+    }
   };
   std::vector<wire> wires;
   std::vector<step> steps;
@@ -398,9 +447,26 @@ struct graph_onednn::state {
     return true;
   }
 
+  /// Shuffles what is there and is not shuffled yet.
+  bool take_shuffles() {
+    bool any = false;
+    for (wire& w : wires) {
+      if (w.shuffle_of < 0 || w.ready || !root_of(wires[at(w.shuffle_of)]).ready) continue;
+      step s;
+      s.shuffle = &w;
+      s.from = static_cast<std::byte const*>(data_of(wires[at(w.shuffle_of)]));
+      data_of(w);
+      w.ready = any = true;
+      read(wires[at(w.shuffle_of)]);
+      steps.push_back(std::move(s));
+    }
+    return any;
+  }
   /// In an order in which each partition finds its inputs.
   void compile(std::vector<dnnl::graph::partition> waiting) {
-    for (wire& w : wires) w.ready = w.view_of < 0;
+    for (wire& w : wires) w.ready = w.view_of < 0 && w.shuffle_of < 0;
+    for (wire const& w : wires)
+      if (w.shuffle_of >= 0) ++root_of(wires[at(w.shuffle_of)]).readers;
     for (auto const& p : waiting) {
       for (logical_tensor const& t : p.get_output_ports()) wires[t.get_id()].ready = false;
       for (logical_tensor const& t : p.get_input_ports()) ++root_of(wires[t.get_id()]).readers;
@@ -409,7 +475,9 @@ struct graph_onednn::state {
     while (!waiting.empty()) {
       auto const later = std::stable_partition(waiting.begin(), waiting.end(),
                                                [&](auto const& p) { return !take(p); });
-      if (later == waiting.end()) throw dnnl::error(dnnl_invalid_graph, "partitions in a circle");
+      bool const shuffled = take_shuffles();
+      if (later == waiting.end() && !shuffled)
+        throw dnnl::error(dnnl_invalid_graph, "partitions in a circle");
       waiting.erase(later, waiting.end());
     }
   }
@@ -434,7 +502,7 @@ sinter::result<graph_onednn> graph_onednn::make(network_graph const& network) {
 }
 
 void graph_onednn::run() {
-  for (state::step& s : state_->steps) s.partition.execute(state_->stream, s.in, s.out);
+  for (state::step& s : state_->steps) s.run(state_->stream);
 }
 int graph_onednn::partition_count() const { return static_cast<int>(state_->steps.size()); }
 

@@ -163,6 +163,7 @@ SINTER_API net_value network_builder::channel_shuffle(net_value const& of, int g
                                 " groups; channels that the groups divide are wanted"}));
     return {-1, detail::nothing()};
   }
+  if (groups == 1 || groups == of.dims_.back()) return of;
   detail::graph_value v = graph_->value(of.index_);
   v.from = detail::value_from::shuffle;
   v.name = detail::join({"shuffle of ", v.name});

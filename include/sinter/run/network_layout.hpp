@@ -26,13 +26,17 @@ struct location {
   extent row = 0;
 };
 
-/// Channels of a value that have to be copied to where another value lies.
+/// Channels of a value, as they are copied.
+struct copied_part {
+  int value = -1;
+  extent skip = 0, count = 0;
+};
+/// Values that have to be copied to where another value lies.
 struct planned_copy {
-  int from = -1;
-  extent skip = 0, count = 0;        ///< which channels of it
-  int to = -1;                       ///< the value that they are copied to
-  extent first = 0;                  ///< from which of its channels on
-  std::vector<std::int32_t> places;  ///< of a shuffle: where each channel goes
+  std::vector<copied_part> parts;
+  int to = -1;
+  extent first = 0;  ///< from which of its channels on
+  int groups = 1;    ///< of a shuffle: the parts, side by side, are interleaved
   std::string why;
 };
 
@@ -151,8 +155,10 @@ class network_layout {
       put_within(v, start.root, start.first);
       return;
     }
+    // A shuffle reads parts wherever they lie. Whether dynamic extents agree is checked where parts are written.
     if (s.readers == 1 && s.reader >= 0 && s.kind == place_kind::own &&
-        graph_.value(s.reader).from == value_from::shuffle) {
+        graph_.value(s.reader).from == value_from::shuffle && !is_dynamic(value.dims) &&
+        value.parts.size() <= std::size_t{max_operands}) {
       s.absorbed = true;
       return;
     }
@@ -161,7 +167,7 @@ class network_layout {
       if (placeable(part) && !is_dynamic(value.dims)) {
         put_within(part, v, first);
       } else {
-        s.copies.push_back({part, 0, graph_.value(part).channels(), v, first, {}, why_not(part)});
+        s.copies.push_back({{whole(part)}, v, first, 1, why_not(part)});
       }
       first += graph_.value(part).channels();
     }
@@ -180,32 +186,27 @@ class network_layout {
     if (value.from == value_from::channels) {
       if (is_dynamic(value.dims)) why = "extents are dynamic";
       if (why.empty()) return put_within(v, base, value.first);
-      states_[at(v)].copies.push_back({base, value.first, value.channels(), v, 0, {}, why});
+      states_[at(v)].copies.push_back({{{base, value.first, value.channels()}}, v, 0, 1, why});
       return;
     }
     bool const dense = from.row == graph_.value(base).channels();
     if (!dense && value.channels() != graph_.value(base).channels())
       why = "it is a slice, whose pixels do not lie side by side";
     if (why.empty()) return put_within(v, base, 0);
-    states_[at(v)].copies.push_back({base, 0, graph_.value(base).channels(), v, 0, {}, why});
+    states_[at(v)].copies.push_back({{whole(base)}, v, 0, 1, why});
   }
 
   void shuffle(int v) {
     graph_value const& value = graph_.value(v);
     int const base = value.parts[0];
-    bool const absorbed = states_[at(base)].absorbed;
-    std::vector<int> const parts = absorbed ? graph_.value(base).parts : std::vector<int>{base};
-    extent const per_group = value.channels() / value.shuffled;
-    extent first = 0;
-    for (int part : parts) {
-      planned_copy c{part, 0, graph_.value(part).channels(), v, 0, {}, "it is shuffled"};
-      for (extent i = first; i < first + graph_.value(part).channels(); ++i)
-        c.places.push_back(
-            static_cast<std::int32_t>(i % per_group * value.shuffled + i / per_group));
-      first += graph_.value(part).channels();
-      states_[at(v)].copies.push_back(std::move(c));
-    }
+    planned_copy c{{}, v, 0, value.shuffled, "it is shuffled"};
+    if (states_[at(base)].absorbed)
+      for (int part : graph_.value(base).parts) c.parts.push_back(whole(part));
+    else
+      c.parts.push_back(whole(base));
+    states_[at(v)].copies.push_back(std::move(c));
   }
+  copied_part whole(int v) const { return {v, 0, graph_.value(v).channels()}; }
 
   network_graph const& graph_;
   std::vector<state> states_;

@@ -5,6 +5,7 @@
 // here runs a kernel.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -226,16 +227,13 @@ class network_planner {
 
   status add_copies(int value) {
     for (planned_copy const& c : layout_->copies(value)) {
+      graph_value const& target = graph_.value(c.to);
       location to = layout_->find(c.to);
-      if (graph_.value(c.to).from == value_from::flatten) to.row = graph_.value(c.from).channels();
+      if (target.from == value_from::flatten) to.row = graph_.value(c.parts[0].value).channels();
       to.first += c.first;
-      location from = layout_->find(c.from);
-      from.first += c.skip;
-      shape dims = graph_.value(c.from).dims;
-      dims.back() = c.count;
-      std::string const what =
-          join({graph_.value(c.from).name, " into ", graph_.value(c.to).name, ": ", c.why});
-      if (status st = add_copy(dims, from, c.to, to, c.places, what, -1); !st.ok()) return st;
+      int const said = c.groups > 1 ? target.parts[0] : c.parts[0].value;
+      std::string const what = join({graph_.value(said).name, " into ", target.name, ": ", c.why});
+      if (status st = add_copy(c, to, what, -1); !st.ok()) return st;
     }
     return {};
   }
@@ -247,57 +245,82 @@ class network_planner {
       graph_value const& value = graph_.value(v);
       std::string const what = join({value.name, " into output ", in_quotes(outputs_[i].name),
                                      ": other groups read it, or no group writes it by itself"});
-      if (status st = add_copy(value.dims, layout_->find(v), v, {v, 0, value.channels()}, {}, what,
-                               static_cast<int>(i));
-          !st.ok())
+      planned_copy const c{{{v, 0, value.channels()}}, v, 0, 1, {}};
+      if (status st = add_copy(c, {v, 0, value.channels()}, what, static_cast<int>(i)); !st.ok())
         return st;
     }
     for (input_slot const& s : program_->inputs)
       if (s.group < 0) return bad({"input ", in_quotes(s.name), " is read by no block"});
     return {};
   }
-  /// `output`: the slot that is written instead of the arena, or -1.
-  status add_copy(shape const& dims, location const& from, int target, location const& to,
-                  std::vector<std::int32_t> const& places, std::string const& what, int output) {
+  /// `output`: the slot that is written instead of the arena, or -1. The problem says how many pixels there are and what
+  /// is read; what is written where is the kernel's.
+  status add_copy(planned_copy const& c, location const& to, std::string const& what, int output) {
     int const g = static_cast<int>(program_->groups.size());
-    dtype const type = graph_.value(target).type;
-    extent const source_channels = graph_.value(from.root).channels();
-    bool const whole_input = graph_.value(from.root).from == value_from::input && from.first == 0 &&
-                             source_channels == dims.back();
-    shape const pixels_of = dims;
-    // An input is described to the caller by the first operand that reads it, so a slice of one is read as a whole.
-    shape read = dims;
-    if (graph_.value(from.root).from == value_from::input && !whole_input)
-      read.back() = source_channels;
-    bool const moves = is_dynamic(dims);
-    operand_spec const spec =
-        tensor_desc{type, read, moves ? strides{} : strides_of(read, from.row)};
-    strides const written =
-        moves || read.back() != dims.back() ? strides{} : strides_of(dims, to.row);
-    auto made = make_problem(cast_chain(type, type), array_view(&spec, 1), array_view(&written, 1),
-                             program_->numerics);
+    dtype const type = graph_.value(c.to).type;
+    copy_shape pass{size_of(type), c.groups, 0, {}, to.row, 0, {}};
+    tensor_desc specs[max_operands];
+    std::vector<extent> counts;
+    for (std::size_t i = 0; i < c.parts.size(); ++i) {
+      specs[i] = copied_desc(c.parts[i]);
+      counts.push_back(c.parts[i].count);
+      pass.rows.push_back(layout_->find(c.parts[i].value).row);
+      pass.channels += c.parts[i].count;
+    }
+    pass.runs = interleaved_runs(counts, c.groups);
+    for (copy_run& r : pass.runs)
+      for (copy_source& s : r.sources) s.first += first_channel(c.parts[at(s.operand)]);
+    auto made = copy_problem(type, array_view(specs, c.parts.size()));
     if (!made) return made.error();
-    copy_shape c{size_of(type), dims.back(), from.row, to.row, 0, places};
-    if (!moves) c.pixels = element_count(pixels_of) / (dims.back() > 0 ? dims.back() : 1);
+    bool const moves = is_dynamic(specs[0].dims);
+    if (!moves)
+      pass.pixels = element_count(specs[0].dims) / (std::max)(specs[0].dims.back(), extent{1});
+    program_->dynamic = program_->dynamic || moves;
     selection s;
-    s.kernel = std::make_shared<copy_kernel>(std::move(c), what);
+    s.kernel = std::make_shared<copy_kernel>(std::move(pass), what);
     s.stages = s.kernel->stages();
     s.choice = "a network copies where no producer can write";
-    program_->dynamic = program_->dynamic || moves;
     add_group(std::move(*made), std::move(s), join({"copy ", what}));
-    program_->groups.back().operands.push_back(
-        read_place(from, g, whole_input || read.back() == source_channels ? 0 : -1));
+    group_plan& group = program_->groups.back();
+    for (std::size_t i = 0; i < c.parts.size(); ++i) {
+      location const whole{layout_->find(c.parts[i].value).root, 0, 0};
+      group.operands.push_back(read_place(whole, g, static_cast<int>(i)));
+    }
     if (output >= 0) {
       program_->outputs[at(output)].group = g;
       program_->outputs[at(output)].output = 0;
-      program_->groups.back().outputs.push_back({source::output, output, 0});
+      group.outputs.push_back({source::output, output, 0});
     } else {
-      program_->groups.back().outputs.push_back(
-          {source::arena, item_of(to.root, g, 0, dims), bytes_to(to.root, to.first)});
+      group.outputs.push_back(
+          {source::arena, item_of(to.root, g, 0, specs[0].dims), bytes_to(to.root, to.first)});
     }
-    program_->groups.back().scratch = add_item(0, g);
+    group.scratch = add_item(0, g);
     ++plan_->copies;
     return {};
+  }
+  /// Pointwise in the first operand; the others are no step's, only the kernel reads them.
+  result<problem> copy_problem(dtype type, array_view<tensor_desc const> read) const {
+    operand_spec const first = read[0];
+    auto made = make_problem(cast_chain(type, type), array_view(&first, 1), {}, program_->numerics);
+    for (std::size_t i = 1; made.ok() && i < read.size(); ++i) {
+      operand const& like = made->chain.operands[0];
+      made->operands[i] = read[i];
+      if (status st = complete_layout("operand", like.name, made->operands[i]); !st.ok())
+        return st.error();
+      made->chain.operands.push_back(like);
+    }
+    return made;
+  }
+  /// What is read of a part: an input as a whole, since the first operand that reads it describes it to the caller.
+  tensor_desc copied_desc(copied_part const& part) const {
+    location const from = layout_->find(part.value);
+    graph_value const& root = graph_.value(from.root);
+    shape dims = graph_.value(part.value).dims;
+    dims.back() = root.from == value_from::input ? root.channels() : part.count;
+    return {root.type, dims, is_dynamic(dims) ? strides{} : strides_of(dims, from.row)};
+  }
+  extent first_channel(copied_part const& part) const {
+    return layout_->find(part.value).first + part.skip;
   }
 
   // ---- memory

@@ -1,0 +1,123 @@
+// Rows of elements written side by side: element j of row i goes to place j * count + i. A transpose of a small matrix.
+//
+// Two rows are zipped by whole vectors, more are transposed in tiles of four by four: in the vectors that GCC and Clang
+// have in the language, which become the shuffles of whatever is compiled for. What is left of a tile, and everything
+// where the language has no vectors, goes element by element. Knows elements by their size only; nothing is aligned.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+
+#include "../core/shape.hpp"
+
+#ifdef __has_builtin
+#if __has_builtin(__builtin_shufflevector)
+#define SINTER_HAS_SHUFFLE 1
+#endif
+#endif
+
+namespace sinter::inline SINTER_ABI::detail {
+
+/// One row for each pixel, `stride` bytes apart.
+struct pixel_row {
+  std::byte const* data = nullptr;
+  extent stride = 0;
+
+  std::byte const* of(extent pixel) const noexcept { return data + pixel * stride; }
+};
+
+/// One pixel's rows, each of `length` elements.
+template <class Element>
+class row_interleaver {
+ public:
+  row_interleaver(pixel_row const* rows, int count, extent pixel) noexcept
+      : rows_(rows), count_(count), pixel_(pixel) {}
+
+  void write(std::byte* to, extent length) const noexcept {
+    if (count_ == 1) {
+      std::memcpy(to, row(0, 0), static_cast<std::size_t>(length * size));
+      return;
+    }
+    extent const done = count_ == 2 ? zip(to, length) : transpose(to, length);
+    for (extent j = done; j < length; ++j)
+      for (int i = 0; i < count_; ++i)
+        std::memcpy(to + (j * count_ + i) * size, row(i, j), sizeof(Element));
+  }
+
+ private:
+  static constexpr extent size = sizeof(Element);
+
+  std::byte const* row(int i, extent j) const noexcept { return rows_[i].of(pixel_) + j * size; }
+
+#if SINTER_HAS_SHUFFLE
+  // As a typedef: an alias template would lose the attribute in Clang 14.
+  typedef Element words __attribute__((vector_size(4 * sizeof(Element))));
+
+  words load(int i, extent j) const noexcept {
+    words v;
+    std::memcpy(&v, row(i, j), sizeof v);
+    return v;
+  }
+  template <class Vector>
+  static void store(std::byte* to, Vector const& v) noexcept {
+    std::memcpy(to, &v, sizeof v);
+  }
+
+  /// Gives how many elements of each row are written.
+  extent zip(std::byte* to, extent length) const noexcept {
+    extent j = 0;
+    for (; j + 4 <= length; j += 4, to += 8 * size) {
+      words const a = load(0, j), b = load(1, j);
+      if constexpr (8 * size <= 16) {
+        store(to, __builtin_shufflevector(a, b, 0, 4, 1, 5, 2, 6, 3, 7));
+      } else {
+        store(to, __builtin_shufflevector(a, b, 0, 4, 1, 5));
+        store(to + 4 * size, __builtin_shufflevector(a, b, 2, 6, 3, 7));
+      }
+    }
+    return j;
+  }
+
+  /// Tiles along the rows; the last rows again where four do not divide them. Three rows count as four: what is written
+  /// too far is written right with the next column, so one column stays behind for write().
+  extent transpose(std::byte* to, extent length) const noexcept {
+    extent j = 0;
+    for (; j + 4 <= length - (count_ == 3 ? 1 : 0); j += 4) {
+      if (count_ == 3) {
+        tile(0, 2, j, to);
+        continue;
+      }
+      for (int i = 0; i < count_; i += 4) {
+        int const first = i + 4 <= count_ ? i : count_ - 4;
+        tile(first, first + 3, j, to);
+      }
+    }
+    return j;
+  }
+  /// Four columns of the rows from `i` on, of which `last` is the fourth.
+  void tile(int i, int last, extent j, std::byte* to) const noexcept {
+    words const a = load(i, j), b = load(i + 1, j), c = load(i + 2, j), d = load(last, j);
+    words const ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    words const cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    words const ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    words const cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    extent const column = count_ * size;
+    to += j * column + i * size;
+    store(to, __builtin_shufflevector(ab, cd, 0, 1, 4, 5));
+    store(to + column, __builtin_shufflevector(ab, cd, 2, 3, 6, 7));
+    store(to + 2 * column, __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5));
+    store(to + 3 * column, __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7));
+  }
+#else
+  static extent zip(std::byte*, extent) noexcept { return 0; }
+  static extent transpose(std::byte*, extent) noexcept { return 0; }
+#endif
+
+  pixel_row const* rows_;
+  int count_;
+  extent pixel_;
+};
+
+}  // namespace sinter::inline SINTER_ABI::detail
+
+#undef SINTER_HAS_SHUFFLE
