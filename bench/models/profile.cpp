@@ -46,6 +46,11 @@ void profile::run_one(int i) {
     sinter::raise({c, "sinter: a group of the network failed"});
 }
 
+void profile::run_shared() {
+  if (sinter::code const c = call_->run(); c != sinter::code::ok)
+    sinter::raise({c, "sinter: a group of the network failed"});
+}
+
 sinter::problem const& profile::problem(int i) const {
   return net_.plan().program->group(i).problem;
 }

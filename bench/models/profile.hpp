@@ -30,6 +30,9 @@ class profile {
     for (int i = 0; i < count(); ++i) run_one(i);
   }
 
+  /// As a bound call runs, by all threads of the network.
+  void run_shared();
+
   sinter::problem const& problem(int i) const;
   bool is_copy(int i) const;
   std::string label(int i) const;           ///< "layer1.0: conv2d | add b1:vector | relu"

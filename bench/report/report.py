@@ -40,7 +40,7 @@ def table(heads, rows):
     return "\n".join(lines)
 
 
-ORDER = ("raw", "jit", "onednn", "raw_steps", "jit_steps", "onednn_steps")
+ORDER = ("raw", "sinter", "graph", "jit", "onednn", "raw_steps", "jit_steps", "onednn_steps")
 
 
 def contenders_of(groups):
@@ -125,6 +125,74 @@ def wrong_section(results):
     return "## Wrong results\n\n" + table(("group", "what"), wrong) if wrong else ""
 
 
+NETWORKS = "models/networks"
+
+
+def networks_section(results, folder):
+    """Whole networks: where each stands, the groups that lose most, pictures."""
+    if not results.networks:
+        return ""
+    rows = []
+    for n in results.networks:
+        own = results.groups[network_name(n)]
+        total = sum(g["ms"] for g in n["groups"])
+        ideal = sum(g["roofline_ms"] for g in n["groups"])
+        rows.append([n["model"], n["precision"], n["batch"], f"{own.median('sinter') / 1e6:.3f}",
+                     f"{100 * n['part_of_peak']:.1f}", f"{100 * n['part_of_peak_without_linear']:.1f}",
+                     f"{100 * ideal / total:.0f}" if total > 0 else "",
+                     *(f"{own.median(c) / own.median('sinter'):.3f}" if c in own.contenders else ""
+                       for c in ("raw", "graph", "two_threads", "one_by_one")),
+                     f"{n['arena'] / 1e6:.1f} / {n['least_arena'] / 1e6:.1f} / {n['intermediates'] / 1e6:.1f}", n["copies"]])
+    heads = ("network", "type", "images", "ms", "% of peak", "without linear layers", "% of the groups' rooflines", "raw",
+             "graph", "two threads", "one by one", "arena / least / all MB", "copies")
+    parts = ["## Networks\n\nTimes of the others are times of Sinter's: 1.05 is 5% slower than Sinter. `raw`: oneDNN's "
+             "primitives layer by layer.\n\n" + table(heads, rows), losses(results.networks)]
+    if plots:
+        own = [g for g in results.with_times() if g.family == NETWORKS]
+        pictures = [("Networks against oneDNN", "networks.png", lambda path: plots.model_bars(own, path))]
+        for precision in ("f32", "bf16"):
+            pictures.append((f"Groups under their roofline, {precision}", f"groups_{precision}.png",
+                             lambda path, p=precision: plots.network_roofline(results.networks, results.machine, p, path)))
+            mine = [n for n in results.networks if n["precision"] == precision and any(g["ms"] > 0 for g in n["groups"])]
+            if mine:
+                n = next((n for n in mine if n["model"] == "resnet50"), mine[0])
+                pictures.append((f"{n['model']} group by group, {precision}", f"waterfall_{precision}.png",
+                                 lambda path, n=n: plots.waterfall(n, path)))
+        parts += [f"### {title}\n\n![{title}]({name})" for title, name, make in pictures
+                  if make(os.path.join(folder, name))]
+    return "\n\n".join(p for p in parts if p)
+
+
+def network_name(n):
+    parts = [NETWORKS, n["model"]]
+    parts += [f"batch{n['batch']}"] if n["batch"] > 1 else []
+    parts += [f"threads{n['threads']}"] if n["threads"] > 1 else []
+    return "/".join(parts + [n["precision"]])
+
+
+def losses(networks):
+    """The groups that take most above oneDNN's own layer, equal ones of a network together."""
+    found = {}
+    for n in networks:
+        for g in n["groups"]:
+            if g["raw_ms"] <= 0:
+                continue
+            what = g["group"].partition(": ")[2]
+            entry = found.setdefault((n["model"], n["precision"], what, round(g["flops"]), round(g["bytes"])), [0, 0, 0, g])
+            entry[0] += 1
+            entry[1] += g["ms"]
+            entry[2] += g["raw_ms"]
+    rows = []
+    for (model, _, what, _, _), (count, ms, raw, g) in sorted(found.items(), key=lambda e: e[1][2] - e[1][1])[:20]:
+        if ms > raw:
+            rows.append((model, count, what, f"{g['flops'] / 1e6:.1f}", f"{ms:.3f}", f"{ms - raw:.3f}", f"{ms / raw:.2f}",
+                         g["implementation"], g["raw_implementation"]))
+    if not rows:
+        return ""
+    return ("### Where most is lost against raw\n\n" +
+            table(("network", "groups", "chain", "MFLOP each", "ms", "lost ms", "Sinter/raw", "Sinter", "raw"), rows))
+
+
 def draw(results, folder):
     """The plots' files, with a title each."""
     groups = results.with_times()
@@ -136,7 +204,8 @@ def draw(results, folder):
 
     families = {}
     for g in groups:
-        families.setdefault(g.family, []).append(g)
+        if g.family != NETWORKS:
+            families.setdefault(g.family, []).append(g)
     for family, own in families.items():
         # A picture of many bars falls apart into its kinds: "ops/matmul/small".
         parts = {}
@@ -175,14 +244,13 @@ def write(results, folder, compile_time=None, models=None):
     os.makedirs(folder, exist_ok=True)
     groups = results.with_times()
     parts = ["# Sinter's benchmarks", machine_section(results), summary_section(groups)]
-    if plots:
+    parts += [networks_section(r, folder) for r in (results, models) if r]
+    if plots and any(g.family != NETWORKS for g in groups):
         pictures = "\n\n".join(f"### {title}\n\n![{title}]({file})" for title, file in draw(results, folder))
         parts.append("## Plots\n\n" + pictures)
-    else:
+    elif not plots:
         parts.append("No plots: Python's matplotlib is not here (Debian: python3-matplotlib).")
     parts += [wrong_section(results), tables_section(groups)]
-    if text_of(models):
-        parts.append("## Models\n\n" + text_of(models))
     if text_of(compile_time):
         parts.append("## Compile time\n\n```\n" + text_of(compile_time) + "\n```")
     parts.append(absence_section(results))
@@ -198,10 +266,13 @@ def main(arguments=None):
     parser.add_argument("results")
     parser.add_argument("folder", nargs="?")
     parser.add_argument("--compile-time", metavar="FILE", help="what ./run bench compile_time printed")
-    parser.add_argument("--models", metavar="FILE", help="what ./run bench models printed")
+    parser.add_argument("--models", metavar="FILE", help="the JSON file of ./run bench models")
     options = parser.parse_args(arguments)
+    models = None
     try:
         results = Results(options.results)
+        if options.models and os.path.exists(options.models):
+            models = Results(options.models)
     except Unreadable as error:
         print(f"sinter: {error}", file=sys.stderr)
         return 2
@@ -209,7 +280,7 @@ def main(arguments=None):
         print(f"sinter: {options.results} holds no times", file=sys.stderr)
         return 2
     path = write(results, options.folder or os.path.splitext(options.results)[0],
-                 options.compile_time, options.models)
+                 options.compile_time, models)
     print(f"report    {path}" + ("" if plots else " (no plots: Python's matplotlib is not here)"))
     return 0
 

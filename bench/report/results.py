@@ -113,6 +113,7 @@ class Results:
         self.context = data.get("context", {})
         ours = data.get("sinter", {})
         self.machine = ours.get("machine", {})
+        self.networks = ours.get("networks", [])  # of sinter_bench_models: group by group
         self.groups = {}
         for described in ours.get("groups", []):
             group = self.groups.setdefault(described["name"], Group(described["name"]))

@@ -53,60 +53,67 @@ class row_interleaver {
   // As a typedef: an alias template would lose the attribute in Clang 14.
   typedef Element words __attribute__((vector_size(4 * sizeof(Element))));
 
-  words load(int i, extent j) const noexcept {
+  static words load(std::byte const* from) noexcept {
     words v;
-    std::memcpy(&v, row(i, j), sizeof v);
+    std::memcpy(&v, from, sizeof v);
     return v;
   }
   template <class Vector>
   static void store(std::byte* to, Vector const& v) noexcept {
     std::memcpy(to, &v, sizeof v);
   }
+  /// Where four columns begin, the last ones again where four do not divide them; `end` once all are done.
+  static extent next_columns(extent j, extent end) noexcept {
+    return j + 8 <= end || j + 4 == end ? j + 4 : end - 4;
+  }
 
   /// Gives how many elements of each row are written.
   extent zip(std::byte* to, extent length) const noexcept {
-    extent j = 0;
-    for (; j + 4 <= length; j += 4, to += 8 * size) {
-      words const a = load(0, j), b = load(1, j);
+    if (length < 4) return 0;
+    std::byte const* const first = row(0, 0);
+    std::byte const* const second = row(1, 0);
+    for (extent j = 0; j < length; j = next_columns(j, length)) {
+      words const a = load(first + j * size), b = load(second + j * size);
+      std::byte* const at = to + 2 * j * size;
       if constexpr (8 * size <= 16) {
-        store(to, __builtin_shufflevector(a, b, 0, 4, 1, 5, 2, 6, 3, 7));
+        store(at, __builtin_shufflevector(a, b, 0, 4, 1, 5, 2, 6, 3, 7));
       } else {
-        store(to, __builtin_shufflevector(a, b, 0, 4, 1, 5));
-        store(to + 4 * size, __builtin_shufflevector(a, b, 2, 6, 3, 7));
+        store(at, __builtin_shufflevector(a, b, 0, 4, 1, 5));
+        store(at + 4 * size, __builtin_shufflevector(a, b, 2, 6, 3, 7));
       }
     }
-    return j;
+    return length;
   }
 
-  /// Tiles along the rows; the last rows again where four do not divide them. Three rows count as four: what is written
-  /// too far is written right with the next column, so one column stays behind for write().
+  /// Four rows at a time, the last ones again where four do not divide them. Three rows count as four: what is written
+  /// too far is written right with the next column, so one column and what four do not divide stay behind.
   extent transpose(std::byte* to, extent length) const noexcept {
-    extent j = 0;
-    for (; j + 4 <= length - (count_ == 3 ? 1 : 0); j += 4) {
-      if (count_ == 3) {
-        tile(0, 2, j, to);
-        continue;
-      }
-      for (int i = 0; i < count_; i += 4) {
-        int const first = i + 4 <= count_ ? i : count_ - 4;
-        tile(first, first + 3, j, to);
-      }
+    extent const end = count_ == 3 ? (length - 1) / 4 * 4 : length;
+    if (end < 4) return 0;
+    for (int i = 0; i < count_; i += 4) {
+      int const first = count_ == 3 || i + 4 <= count_ ? i : count_ - 4;
+      transpose_four(first, count_ == 3 ? 2 : first + 3, to + first * size, end);
     }
-    return j;
+    return end;
   }
-  /// Four columns of the rows from `i` on, of which `last` is the fourth.
-  void tile(int i, int last, extent j, std::byte* to) const noexcept {
-    words const a = load(i, j), b = load(i + 1, j), c = load(i + 2, j), d = load(last, j);
-    words const ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-    words const cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-    words const ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-    words const cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  /// Rows from `i` on, of which `last` is the fourth.
+  void transpose_four(int i, int last, std::byte* to, extent end) const noexcept {
+    std::byte const* const rows[] = {row(i, 0), row(i + 1, 0), row(i + 2, 0), row(last, 0)};
     extent const column = count_ * size;
-    to += j * column + i * size;
-    store(to, __builtin_shufflevector(ab, cd, 0, 1, 4, 5));
-    store(to + column, __builtin_shufflevector(ab, cd, 2, 3, 6, 7));
-    store(to + 2 * column, __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5));
-    store(to + 3 * column, __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7));
+    for (extent j = 0; j < end; j = next_columns(j, end)) {
+      extent const from = j * size;
+      words const a = load(rows[0] + from), b = load(rows[1] + from);
+      words const c = load(rows[2] + from), d = load(rows[3] + from);
+      words const ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+      words const cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+      words const ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+      words const cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+      std::byte* const at = to + j * column;
+      store(at, __builtin_shufflevector(ab, cd, 0, 1, 4, 5));
+      store(at + column, __builtin_shufflevector(ab, cd, 2, 3, 6, 7));
+      store(at + 2 * column, __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5));
+      store(at + 3 * column, __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7));
+    }
   }
 #else
   static extent zip(std::byte*, extent) noexcept { return 0; }
