@@ -150,7 +150,7 @@ class copy_kernel final : public kernel {
     return failure{code::bad_argument, "sinter: a copy has no weights"};
   }
   result<std::unique_ptr<invocation>> make_invocation() const override {
-    return std::unique_ptr<invocation>(std::make_unique<copy_invocation>(copy_));
+    return std::unique_ptr<invocation>(new copy_invocation(copy_));
   }
 
  private:
