@@ -7,6 +7,11 @@
 #include "oracle.hpp"
 #include "problem_text.hpp"
 
+// After the headers of the evaluator: g++ warns of their parameters where sinter::out is known.
+#include <sinter/expr/rows.hpp>
+#include <sinter/plan/partition.hpp>
+#include <sinter/plan/text.hpp>
+
 using namespace sinter_test;
 
 namespace {
@@ -21,15 +26,17 @@ std::vector<double> some(std::size_t n, int seed) {
   return values;
 }
 
-// The texts that the language makes of softmax(x) and its kin.
-constexpr std::string_view softmax =
-    "row_max(x:tensor) | sub(x:tensor, %0) | exp | row_sum | div(%2, %3)";
-constexpr std::string_view log_softmax =
-    "row_max(x:tensor) | sub(x:tensor, %0) | exp | row_sum | log | sub(%1, %4)";
-constexpr std::string_view layer_norm =
-    "row_mean(x:tensor) | sub(x:tensor, %0) | square | row_mean | add 1e-5 | sqrt | div(%1, %5)";
-constexpr std::string_view rms_norm =
-    "square(x:tensor) | row_mean | add 1e-5 | sqrt | div(x:tensor, %3)";
+constexpr auto x_leaf = sinter::tensor<"x">;
+
+/// The text that the language makes of a function of x.
+template <class Expression>
+std::string text_of(Expression const& e) {
+  return std::string(text(sinter::partition(e).group(0)).view());
+}
+std::string const softmax_text = text_of(sinter::softmax(x_leaf)),
+                  log_softmax_text = text_of(sinter::log_softmax(x_leaf)),
+                  layer_norm_text = text_of(sinter::layer_norm(x_leaf)),
+                  rms_norm_text = text_of(sinter::rms_norm(x_leaf));
 
 using row_function = std::vector<double> (*)(std::vector<double> const&);
 std::vector<double> plain_softmax(std::vector<double> const& row) {
@@ -106,13 +113,13 @@ TEST_CASE("reductions of one row: ties, NaN, infinities, no values, one value") 
 
 TEST_CASE("softmax, log_softmax, layer_norm and rms_norm against their definitions") {
   struct named {
-    std::string_view text;
+    std::string const& text;
     row_function plain;
   };
-  for (named const& f : {named{softmax, plain_softmax},
-                         {log_softmax, plain_log_softmax},
-                         {layer_norm, plain_layer_norm},
-                         {rms_norm, plain_rms_norm}})
+  for (named const& f : {named{softmax_text, plain_softmax},
+                         {log_softmax_text, plain_log_softmax},
+                         {layer_norm_text, plain_layer_norm},
+                         {rms_norm_text, plain_rms_norm}})
     for (std::size_t n : {1U, 2U, 7U, 255U, 256U, 257U, 700U}) {
       CAPTURE(f.text);
       CAPTURE(n);
@@ -136,12 +143,12 @@ TEST_CASE("softmax of rows with infinities and NaN; no row sees another") {
                         -inf, -inf, -inf,    // -Inf - -Inf: NaN, as numpy has it
                         1, not_a_number, 2,  // NaN everywhere
                         3, 3, 3}};
-  auto const y = evaluate_text(softmax, {x});
+  auto const y = evaluate_text(softmax_text, {x});
   CHECK((y[0] == 0 && y[1] == 0.5 && y[2] == 0.5));
   for (std::size_t i = 3; i < 9; ++i) CHECK(std::isnan(y[i]));
   for (std::size_t i = 9; i < 12; ++i) CHECK(y[i] == doctest::Approx(1.0 / 3));
   // exp(x) alone would overflow; the largest value goes first.
-  CHECK(evaluate_text(softmax, {{{1, 2}, {1e4, 1e4}}})[1] == 0.5);
+  CHECK(evaluate_text(softmax_text, {{{1, 2}, {1e4, 1e4}}})[1] == 0.5);
 }
 
 TEST_CASE("a reduction reads the value's own rows, whatever the extents around it") {
@@ -224,22 +231,21 @@ TEST_CASE("no rows, empty rows, one column") {
   CHECK(evaluate_text("argmax(x:tensor)", {empty_rows}) == std::vector<double>{0, 0, 0});
   CHECK(evaluate_text("row_max(x:tensor)", {empty_rows}) == std::vector<double>{-inf, -inf, -inf});
   for (double v : evaluate_text("row_mean(x:tensor)", {empty_rows})) CHECK(std::isnan(v));
-  CHECK(evaluate_text(softmax, {empty_rows}).empty());
+  CHECK(evaluate_text(softmax_text, {empty_rows}).empty());
   CHECK(evaluate_text("matmul(x, w) | row_sum", {{{2, 3}, some(6, 1)}, {{3, 0}, {}}}) ==
         std::vector<double>{0, 0});
   CHECK(evaluate_text("matmul(x, w) | row_max", {{{2, 0}, {}}, {{0, 3}, {}}}) ==
         std::vector<double>{0, 0});
-  CHECK(evaluate_text(softmax, {{{3, 1}, {-5, 0, 7}}}) == std::vector<double>{1, 1, 1});
-  CHECK(evaluate_text(layer_norm, {{{2, 1}, {-5, 7}}}) == std::vector<double>{0, 0});
+  CHECK(evaluate_text(softmax_text, {{{3, 1}, {-5, 0, 7}}}) == std::vector<double>{1, 1, 1});
+  CHECK(evaluate_text(layer_norm_text, {{{2, 1}, {-5, 7}}}) == std::vector<double>{0, 0});
 }
 
 TEST_CASE("outputs round once, after the rows; an index does not") {
   // 300 values of 1/300 in bf16: each share is rounded at the store, the sum is 1 before.
   std::vector<double> const zeros(600, 0);
   double const share = rounded(dtype::bf16, 1.0 / 300);
-  for (double v : evaluate_text(std::string(softmax) + " [bf16]", {{{2, 300}, zeros}}))
-    CHECK(v == share);
-  for (double v : evaluate_text(std::string(softmax) + " [f16]", {{{2, 300}, zeros}}))
+  for (double v : evaluate_text(softmax_text + " [bf16]", {{{2, 300}, zeros}})) CHECK(v == share);
+  for (double v : evaluate_text(softmax_text + " [f16]", {{{2, 300}, zeros}}))
     CHECK(v == rounded(dtype::f16, 1.0 / 300));
   // A let is a rounding point for what the reduction reads, and for what it gives.
   given_tensor const x{{1, 2}, {1 + 0x1p-7, 0x1p-9}};
@@ -253,7 +259,7 @@ TEST_CASE("outputs round once, after the rows; an index does not") {
   row[299] = 1;
   auto const results = evaluate_all(
       std::string("let add(x:tensor, 0) | argmax | row_max(%0) | sub(%0, %2) | exp | row_sum | "
-                  "div(%4, %5) -> out=%6, index=%1:f32 [bf16]"),
+                  "div(1, %5) | mul(%4, %6) -> out=%7, index=%1:f32 [bf16]"),
       {{{1, 300}, row}});
   CHECK(results[1][0] == 299);
   CHECK(results[0][299] > results[0][0]);
@@ -264,7 +270,7 @@ TEST_CASE("in place: rows are complete before the first value of theirs is overw
     CAPTURE(n);
     std::string const r =
         "matmul(x, w) | add r:tensor | row_max | sub(%1, %2) | exp | row_sum | "
-        "div(%4, %5)";
+        "div(1, %5) | mul(%4, %6)";
     problem const p = problem_of(r, {dims({3, 4}), dims({4, n}), dims({3, n})}, {}, 2).value();
     std::vector<float> x(12), w(static_cast<std::size_t>(4 * n)),
         apart(static_cast<std::size_t>(3 * n)), together;
