@@ -51,6 +51,11 @@ int run_doctest(int argc, char** argv) {
 
 }  // namespace sinter_test
 
+#if defined(__SANITIZE_ADDRESS__)
+// Tests ask for more memory than there is, and expect to be told so.
+extern "C" char const* __asan_default_options() { return "allocator_may_return_null=1"; }
+#endif
+
 #ifndef SINTER_TEST_OWN_MAIN
 int main(int argc, char** argv) { return sinter_test::run_doctest(argc, argv); }
 #endif
