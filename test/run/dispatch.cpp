@@ -395,6 +395,8 @@ TEST_CASE("the facts of a problem: its class, rows, columns, terms, level") {
   CHECK(f.rows == 20);
   CHECK(f.columns == 3);
   CHECK(f.terms == 7);
+  CHECK(f.packed);
+  CHECK_FALSE(facts(problem_of("matmul(x, w:tensor)", {{"x", {5, 7}}, {"w", {7, 3}}})).packed);
   f = facts(problem_of("matmul(x, w)", {{"x", {sinter::dynamic, 7}}, {"w", {7, 3}}},
                        sinter::numerics::peer));
   CHECK(f.rows == -1);
@@ -422,6 +424,46 @@ TEST_CASE("the facts of a problem: its class, rows, columns, terms, level") {
   CHECK(facts(problem_of("relu(x) | tanh", {{"x", {3, 4}}})).dear_steps);
   environment const e("SINTER_MAX_ISA", "reference");
   CHECK(facts(problem_of("relu(x)", {{"x", {3, 4}}})).level == sinter::isa::reference);
+}
+
+// The figures behind these are of machines capped to a level: docs/benchmarking.md.
+TEST_CASE(
+    "below AVX512-BF16 oneDNN is asked first where generated code was measured to be slower") {
+  using sinter::isa, sinter::work_class, sinter::dtype, sinter::numerics;
+  auto const first = [](sinter::problem_facts const& f) { return sinter::rule_for(f).order[0]; };
+  // Never under strict rules: oneDNN would leave steps to others.
+  for (numerics n : {numerics::strict, numerics::peer})
+    for (isa level : {isa::avx2, isa::avx512, isa::avx512_bf16}) {
+      bool const peer = n == numerics::peer;
+      sinter::problem_facts f{
+          .kind = work_class::matmul, .level = level, .numerics = n, .rows = 64};
+      f.columns = 1;
+      CHECK(first(f) == (peer && level == isa::avx2 ? "onednn" : "jit"));
+      f.src = dtype::bf16;
+      CHECK(first(f) == (peer && level != isa::avx512_bf16 ? "onednn" : "jit"));
+      f.columns = 64;
+      CHECK(first(f) == "jit");
+      f.packed = false;
+      CHECK(first(f) == (peer && level == isa::avx2 ? "onednn" : "jit"));
+      f = {.kind = work_class::grouped_conv, .level = level, .numerics = n, .columns = 16};
+      CHECK(first(f) == (peer && level != isa::avx2 ? "onednn" : "jit"));
+      f.columns = 8;
+      CHECK(first(f) == "jit");
+    }
+  sinter::problem_facts image{
+      .kind = work_class::dense_conv, .rows = 784, .columns = 144, .terms = 24};
+  for (isa level : {isa::avx2, isa::avx512})
+    for (numerics n : {numerics::strict, numerics::peer}) {
+      image.level = level;
+      image.numerics = n;
+      CHECK(first(image) == (level == isa::avx2 && n == numerics::peer ? "onednn" : "jit"));
+    }
+  image.kind = work_class::image_conv;  // n is peer
+  image.level = isa::avx2;
+  image.terms = 27;
+  CHECK(first(image) == "onednn");
+  image.terms = 147;
+  CHECK(first(image) == "jit");
 }
 
 TEST_CASE("the rule that holds says who is asked first, and explain() quotes it") {

@@ -37,6 +37,7 @@ struct problem_facts {
   /// Of the contraction: rows of all batches or output pixels, columns or output channels of a group, terms of each
   /// sum. -1: dynamic, or no contraction.
   extent rows = -1, columns = -1, terms = -1;
+  bool packed = true;       ///< the second operand of the contraction is a weight
   bool dear_steps = false;  ///< a step takes many instructions: exponentials and their kin
   /// Of one call, from an executor that oneDNN has no part of: it would stay on the caller's thread.
   int lent_threads = 1;
@@ -112,6 +113,8 @@ inline problem_facts facts_of(problem const& p, int lent_threads = 1) {
   }
   step const& s = p.chain.steps[anchor];
   contraction_attrs const& a = p.chain.attrs(s);
+  if (s.args[1].kind == value_kind::operand)
+    f.packed = p.chain.operands[int{s.args[1].index}].role == role::weight;
   shape const weight = value_dims(p, s.args[1]), source = value_dims(p, s.args[0]);
   shape const result = value_dims(p, step_ref(anchor));
   f.rows = detail::known_product(result, 0, result.ssize() - 1);
@@ -131,7 +134,8 @@ inline problem_facts facts_of(problem const& p, int lent_threads = 1) {
   return f;
 }
 
-// Ratios are oneDNN 3.7's time by that of generated code, in f32 and bf16, on Zen 4 with AVX512-BF16.
+// Ratios are oneDNN 3.7's time by that of generated code, in f32 and bf16, on Zen 4 with AVX512-BF16; where a rule
+// names a level, with SINTER_MAX_ISA and ONEDNN_MAX_CPU_ISA at it (docs/benchmarking.md).
 // clang-format off
 inline constexpr dispatch_rule dispatch_table[] = {
     {"integers",
@@ -146,24 +150,42 @@ inline constexpr dispatch_rule dispatch_table[] = {
     {"threads of another executor",
      [](problem_facts const& f) noexcept { return f.cut_among_lent_threads(); },
      {"jit", "onednn"}, "oneDNN takes threads from OpenMP only; two of them give generated code 1.9 times one"},
-    {"deep convolution of a small image",
+    {"large image, short sums, AVX2",
      [](problem_facts const& f) noexcept {
-       return f.kind == work_class::dense_conv && f.numerics == numerics::peer && f.rows >= 0 &&
-              f.rows <= 64 && f.terms >= 4096;
+       extent const longest = f.kind == work_class::dense_conv ? 256 : 32;
+       return (f.kind == work_class::dense_conv || f.kind == work_class::image_conv) && f.terms <= longest &&
+              f.level == isa::avx2 && f.numerics == numerics::peer && f.rows >= 784 && f.columns >= 32;
      },
-     {"onednn", "jit"}, "3x3 over 512 channels at 7x7: 0.91 to 0.98; strict rules stay with generated code"},
+     {"onednn", "jit"}, "1x1 at 56x56 and 28x28: 0.90 to 0.99, 3x3 over 3 channels 0.87; strict: generated code"},
+    {"groups of 16 channels",
+     [](problem_facts const& f) noexcept {
+       return f.kind == work_class::grouped_conv && f.numerics == numerics::peer && f.columns == 16 &&
+              f.src == dtype::f32 && f.level != isa::avx2;
+     },
+     {"onednn", "jit"}, "32 groups, 3x3 at 14x14: 0.93 to 0.96, on AVX2 1.3; strict rules stay with generated code"},
     {"depthwise convolution",
      [](problem_facts const& f) noexcept { return f.kind == work_class::depthwise_conv; },
      {"jit", "onednn"}, "0.9 (96 channels at 112x112, stride 2) to 1.76 in f32, 1.2 to 2.4 in bf16"},
     {"grouped convolution",
      [](problem_facts const& f) noexcept { return f.kind == work_class::grouped_conv; },
-     {"jit", "onednn"}, "1.4 to 2.8 for groups of 4 and 8 channels, 0.96 to 1.2 for more"},
+     {"jit", "onednn"}, "1.3 to 4.7 for groups of 4 and 8 channels, 0.97 to 1.3 for more"},
     {"first layer",
      [](problem_facts const& f) noexcept { return f.kind == work_class::image_conv; },
      {"jit", "onednn"}, "1.02 to 2.0 in f32, 1.25 to 1.8 in bf16"},
     {"convolution",
      [](problem_facts const& f) noexcept { return f.kind == work_class::dense_conv; },
-     {"jit", "onednn"}, "0.96 to 1.28, most of them 1.02"},
+     {"jit", "onednn"}, "0.97 to 1.28, most of them 1.02; in bf16 on AVX-512 2.9"},
+    {"matrix times column",
+     [](problem_facts const& f) noexcept {
+       return f.kind == work_class::matmul && f.numerics == numerics::peer && f.columns == 1 && f.rows != 1 &&
+              (f.level == isa::avx2 || (f.level == isa::avx512 && f.src == dtype::bf16));
+     },
+     {"onednn", "jit"}, "0.27 to 0.57 on AVX2, 0.15 to 0.5 in bf16 on AVX-512; strict: generated code"},
+    {"product of two tensors, AVX2",
+     [](problem_facts const& f) noexcept {
+       return f.kind == work_class::matmul && f.numerics == numerics::peer && f.level == isa::avx2 && !f.packed;
+     },
+     {"onednn", "jit"}, "the second one is packed in each call: 0.37 to 1.0; strict: generated code"},
     {"row times matrix",
      [](problem_facts const& f) noexcept { return f.vector_times_matrix(); },
      {"jit", "onednn"}, "bound by reads of the weight: 1.14 to 1.57"},
@@ -172,9 +194,10 @@ inline constexpr dispatch_rule dispatch_table[] = {
      {"jit", "onednn"}, "7 to 59 up to 16x16x16, 1.1 to 1.6 at 64x64x64, 0.97 to 1.3 above"},
     {"light steps alone",
      [](problem_facts const& f) noexcept {
-       return f.kind == work_class::pointwise && f.numerics == numerics::peer && !f.dear_steps;
+       return f.kind == work_class::pointwise && f.numerics == numerics::peer && f.level != isa::avx2 &&
+              !f.dear_steps;
      },
-     {"onednn", "jit"}, "relu and an addend over 512x768: 0.85 to 0.94; strict rules stay with generated code"},
+     {"onednn", "jit"}, "relu and an addend over 512x768: 0.84 to 0.95, on AVX2 1.15; strict: generated code"},
     {"no contraction",
      [](problem_facts const&) noexcept { return true; },
      {"jit", "onednn"}, "gelu_tanh over 128x3072: 4.1 to 4.4"},
