@@ -146,6 +146,12 @@ namespace detail {
 
 inline verdict refuse(std::string why) { return verdict::no("sinter: jit: " + std::move(why)); }
 
+/// What pack() answers where nothing is contracted.
+inline failure no_weight(chain const& c, int operand) {
+  return {code::bad_argument, "sinter: jit: operand " + in_quotes(c.operands[operand].name) +
+                                  " of a chain without a contraction is no weight"};
+}
+
 /// One contraction of floating operands, whatever follows it.
 inline verdict check_contraction(chain const& c) {
   int contractions = 0;

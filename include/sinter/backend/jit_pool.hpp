@@ -154,10 +154,7 @@ class pool_kernel final : public kernel {
   }
   std::string layout_key(int) const override { return {}; }
   result<packed_weight> pack(int operand, tensor_view const&) const override {
-    return failure{code::bad_argument,
-                   "sinter: jit: operand " +
-                       detail::in_quotes(built_->wanted.chain.operands[operand].name) +
-                       " of a chain without a contraction is no weight"};
+    return detail::no_weight(built_->wanted.chain, operand);
   }
   result<std::unique_ptr<invocation>> make_invocation() const override {
     auto made = pool_invocation::make(built_);

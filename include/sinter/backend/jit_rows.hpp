@@ -21,7 +21,7 @@ namespace sinter::inline SINTER_ABI::jit {
 class rows_invocation final : public invocation {
  public:
   static result<std::unique_ptr<invocation>> make(std::shared_ptr<rows_code const> built) {
-    buffer memory(rows_frame_bytes(built->plan, built->shape));
+    buffer memory(rows_frame_bytes(built->plan));
     if (memory.failed())
       return failure{code::out_of_memory, "sinter: jit: no memory for the frame of a call"};
     return std::unique_ptr<invocation>(new rows_invocation(std::move(built), std::move(memory)));
@@ -183,10 +183,7 @@ class rows_kernel final : public kernel {
   }
   std::string layout_key(int) const override { return {}; }
   result<packed_weight> pack(int operand, tensor_view const&) const override {
-    return failure{code::bad_argument,
-                   "sinter: jit: operand " +
-                       detail::in_quotes(built_->wanted.chain.operands[operand].name) +
-                       " of a chain without a contraction is no weight"};
+    return detail::no_weight(built_->wanted.chain, operand);
   }
   result<std::unique_ptr<invocation>> make_invocation() const override {
     return rows_invocation::make(built_);

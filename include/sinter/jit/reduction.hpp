@@ -81,24 +81,65 @@ class reduction_code {
   void finish(op code, block_reduction const& r, xb::Address const& count) {
     auto& a = e_.a;
     xb::Xmm const to = e_.v(r.first);
-    bool const largest = code == op::row_max || code == op::argmax;
     if (code == op::argmax) {  // the accumulators are compared with the largest later
       a.vmovaps(e_.t(1), to);
       for (int i = 1; i < r.copies; ++i) larger(e_.t(1), e_.v(r.first + i));
       over_lanes(e_.t(1), [&](xb::Xmm const& x, xb::Xmm const& other) { larger(x, other); });
       return finish_index(r);
     }
-    auto const join = [&](xb::Xmm const& x, xb::Xmm const& other) {
-      largest ? larger(x, other) : a.vaddps(x, x, other);
-    };
-    for (int i = 1; i < r.copies; ++i) join(to, e_.v(r.first + i));
-    over_lanes(to, join);
-    if (code != op::row_mean) return;
-    a.vbroadcastss(e_.t(0), count);
-    a.vdivps(to, to, e_.t(0));
+    for (int i = 1; i < r.copies; ++i) join(code, to, e_.v(r.first + i));
+    over_lanes(to, [&](xb::Xmm const& x, xb::Xmm const& other) { join(code, x, other); });
+    if (code == op::row_mean) divide(to, count);
+  }
+
+  /// The results of two or four rows whose accumulators begin at first[0], first[1], ...: of row i in
+  /// lane i of register first[0]; the lanes behind them repeat two, or are 0. Each is joined in the
+  /// order of finish(). Not for argmax.
+  void finish_rows(op code, int copies, array_view<int const> first, xb::Address const& count) {
+    auto& a = e_.a;
+    for (int row : first) {
+      for (int i = 1; i < copies; ++i) join(code, e_.v(row), e_.v(row + i));
+      xb::Ymm const half(row), upper(e_.t(0).getIdx());
+      if (e_.wide()) {
+        a.vextractf64x4(upper, xb::Zmm(row), 1);
+        join(code, half, upper);
+        a.vextractf32x4(xb::Xmm(upper.getIdx()), half, 1);
+      } else {
+        a.vextractf128(xb::Xmm(upper.getIdx()), half, 1);
+      }
+      join(code, xb::Xmm(row), xb::Xmm(upper.getIdx()));
+    }
+    // Of four lanes each: two rows side by side, then what is left of two or four.
+    xb::Xmm const other(e_.t(0).getIdx());
+    for (std::size_t i = 0; i < first.size(); i += 2) {
+      xb::Xmm const row(first[i]), next(first[i + 1]);
+      a.vunpckhps(other, row, next);
+      a.vunpcklps(row, row, next);
+      join(code, row, other);
+    }
+    xb::Xmm const to(first[0]), last(first[first.size() - 2]);
+    a.vunpckhpd(other, to, last);
+    a.vunpcklpd(to, to, last);
+    join(code, to, other);
+    if (code == op::row_mean) divide(to, count);
   }
 
  private:
+  /// x = both together; not for argmax.
+  void join(op code, xb::Xmm const& x, xb::Xmm const& other) {
+    code == op::row_max ? larger(x, other) : e_.a.vaddps(x, x, other);
+  }
+  void divide(xb::Xmm const& x, xb::Address const& count) {
+    xb::Xmm const by = like(x, e_.t(0));
+    e_.a.vbroadcastss(by, count);
+    e_.a.vdivps(x, x, by);
+  }
+  /// Register r, as wide as x.
+  static xb::Xmm like(xb::Xmm const& x, xb::Xmm const& r) {
+    if (x.isZMM()) return xb::Zmm(r.getIdx());
+    return x.isYMM() ? xb::Ymm(r.getIdx()) : xb::Xmm(r.getIdx());
+  }
+
   /// x = the larger, NaN if either is. Overwrites t(2) or the mask.
   void larger(xb::Xmm const& x, xb::Xmm const& other) {
     auto& a = e_.a;
@@ -107,9 +148,10 @@ class reduction_code {
       a.vmaxps(x, other, x);
       a.vmovaps(x | e_.k(), other);
     } else {
-      a.vcmpps(e_.t(2), other, other, predicate(compare::unordered));
+      xb::Xmm const nan = like(x, e_.t(2));
+      a.vcmpps(nan, other, other, predicate(compare::unordered));
       a.vmaxps(x, other, x);
-      a.vorps(x, x, e_.t(2));  // all bits set are a NaN
+      a.vorps(x, x, nan);  // all bits set are a NaN
     }
   }
 

@@ -57,8 +57,7 @@ class rows_generator {
     a_.align(32);
     a_.L(again);
     for (row_level const& l : at_.plan.levels) {
-      for (row_stage const& s : l.scalars)
-        for (int row = 0; row < rows; ++row) emit_scalars(s, row);
+      for (row_stage const& s : l.scalars) emit_scalars(s, rows);
       if (!l.pass.chain.steps.empty()) rows_pass(at_, l.pass, rows).emit();
     }
     for (int row = 0; row < rows; ++row) store_scalars(row);
@@ -68,12 +67,22 @@ class rows_generator {
     a_.L(done);
   }
 
-  void emit_scalars(row_stage const& s, int row) {
-    accumulator_block block = at_.new_block(1, 0);
-    for (row_value const& v : s.reads) block.operands.push_back(at_.fixed_access(v, row));
-    for (row_value const& v : s.writes)
-      block.outputs.push_back(at_.scalar_access(v.index, row, columns::unit));
-    epilogue(s.chain, -1).emit(a_, block);
+  /// All rows in the lanes of one vector, unless an operand has another value for each of them.
+  void emit_scalars(row_stage const& s, int rows) {
+    bool alike = rows > 1;
+    for (row_value const& v : s.reads)
+      alike = alike && (v.home == row_home::scalar || !at_.accesses[at_.access_of(v)].moves);
+    for (int row = 0; row < (alike ? 1 : rows); ++row) {
+      accumulator_block block = at_.new_block(1, 0);
+      for (row_value const& v : s.reads)
+        block.operands.push_back(alike && v.home == row_home::scalar
+                                     ? at_.scalar_access(v.index, 0, columns::unit)
+                                     : at_.fixed_access(v, row));
+      // Row after row: a vector covers the scalars of later ones.
+      for (row_value const& v : s.writes)
+        block.outputs.push_back(at_.scalar_access(v.index, row, columns::unit));
+      epilogue(s.chain, -1).emit(a_, block);
+    }
   }
   void store_scalars(int row) {
     operand_code memory(a_);

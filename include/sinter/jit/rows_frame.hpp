@@ -1,7 +1,7 @@
 // What a row kernel's code depends on, and the frame that it reads: where rows lie, how many there
 // are.
 //
-// Scalars of a row stand in the frame as whole vectors, wide values between passes in memory that
+// Scalars stand in the frame, those of rows side by side in lanes of a vector; wide values between passes in memory that
 // the caller gives. Several rows may be computed side by side; then all distances between them are
 // part of the code. Values and addresses only: the code is jit/rows.hpp's, the passes are
 // jit/rows_pass.hpp's.
@@ -57,14 +57,17 @@ struct rows_frame {
   access accesses[max_operands + max_outputs];
   void* kept[max_kept] = {};
   void const* cursors[max_operands + max_outputs] = {};  ///< written by the kernel
-  alignas(64) std::byte scalars[64];  ///< as many vectors as the rows side by side have scalars
+  alignas(64) std::byte scalars[64];                     ///< as long as the plan wants
 };
+/// Of a scalar: that of row i of the rows side by side stands in float i. A whole vector may be read
+/// and written from there.
+inline constexpr int scalar_bytes = 128;
+static_assert(scalar_bytes >= 4 * most_together + 64);
 
 using rows_entry = void (*)(rows_frame*);
 
-inline std::size_t rows_frame_bytes(rows_plan const& plan, rows_shape const& s) {
-  return offsetof(rows_frame, scalars) +
-         64 * static_cast<std::size_t>(plan.scalars * s.together + 1);
+inline std::size_t rows_frame_bytes(rows_plan const& plan) {
+  return offsetof(rows_frame, scalars) + static_cast<std::size_t>(scalar_bytes * plan.scalars) + 64;
 }
 
 /// Vector registers of the reductions of one pass over `rows` rows. Each has as many accumulators
@@ -150,7 +153,7 @@ class rows_places {
     return offsetof(rows_frame, cursors) + static_cast<std::size_t>(slot) * sizeof(void*);
   }
   std::int32_t scalar_at(int i, int row) const {
-    return static_cast<std::int32_t>(offsetof(rows_frame, scalars)) + 64 * (row * plan.scalars + i);
+    return static_cast<std::int32_t>(offsetof(rows_frame, scalars)) + scalar_bytes * i + 4 * row;
   }
   int access_of(row_value v) const {
     bool const output = v.home == row_home::output;

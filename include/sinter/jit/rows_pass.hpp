@@ -236,19 +236,25 @@ class rows_pass {
   }
   void finish_reductions() {
     int const temporaries[] = {0, 1, 2};
-    for (int row = 0; row < rows_; ++row)
-      for (int i = 0; i < stage_.reductions.ssize(); ++i) {
-        row_stage::reduction const& r = stage_.reductions[i];
-        block_reduction const& from = reductions_[index(row)][i];
-        reduction_code(a_, temporaries, rows_places::scratch_mask)
-            .finish(code_of(r), from,
-                    a_.ptr[assembler::at(rows_places::frame, offsetof(rows_frame, columns))]);
-        if (r.rounded)
-          operand_code(a_).round(stage_.chain.precision.src, from.first, temporaries,
-                                 rows_places::scratch_mask);
-        a_.vmovups(a_.ptr[assembler::at(rows_places::frame, at_.scalar_at(r.scalar, row))],
-                   a_.vec(from.first));
+    reduction_code code(a_, temporaries, rows_places::scratch_mask);
+    xb::Address const count =
+        a_.ptr[assembler::at(rows_places::frame, offsetof(rows_frame, columns))];
+    for (int i = 0; i < stage_.reductions.ssize(); ++i) {
+      row_stage::reduction const& r = stage_.reductions[i];
+      block_reduction const& from = reductions_[0][i];
+      if (rows_ == 1) {
+        code.finish(code_of(r), from, count);
+      } else {
+        inline_vector<int, most_together> first;
+        for (int row = 0; row < rows_; ++row) first.push_back(reductions_[index(row)][i].first);
+        code.finish_rows(code_of(r), from.copies, {first.data(), first.size()}, count);
       }
+      if (r.rounded)
+        operand_code(a_).round(stage_.chain.precision.src, from.first, temporaries,
+                               rows_places::scratch_mask);
+      a_.vmovups(a_.ptr[assembler::at(rows_places::frame, at_.scalar_at(r.scalar, 0))],
+                 a_.vec(from.first));
+    }
   }
 
   rows_places const& at_;
