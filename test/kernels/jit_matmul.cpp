@@ -2,8 +2,10 @@
 // precision, layout and number of rows, each operand at guard pages; and the faults that others had.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <random>
 #include <string>
@@ -25,9 +27,17 @@ namespace {
 constexpr std::string_view precisions[] = {"", " [bf16]", " [f16]", " [bf16 bf16 f32 f32 f32 f32]",
                                            " [f32 bf16 f32 f32 f32 f32]"};
 
+/// AMX tiles add all products of a sum to one accumulator.
+bool adds_in_blocks(problem const& p, isa level) {
+  jit::matmul_operands const o = jit::operands_of(p.chain);
+  auto const type = [&](int i) { return p.operands[static_cast<std::size_t>(i)].type; };
+  return jit::product_for(level, type(o.src), type(o.weight)) != jit::product::bf16_tiles;
+}
+
 /// An emitter's short form stands where its value is only stored as bf16; oracle bounds count in units of 8 * 2^-24.
 accuracy promised(problem const& p, isa level) {
   accuracy a;
+  a.sum_block = adds_in_blocks(p, level) ? jit::sum_block : 0;
   for (step const& s : p.chain.steps)
     if (s.contraction < 0 && jit::has_masks(level) && p.outputs[0].type == dtype::bf16)
       a.scale = std::max(a.scale, jit::eltwise_of(s.code).error.for_bf16 * 0x1p21);
@@ -82,6 +92,15 @@ std::vector<float> run_f32(problem const& p, std::vector<std::vector<float>> con
   std::vector<void const*> data;
   for (auto const& o : operands) data.push_back(o.data());
   return run_dense<float>(p, data);
+}
+/// The product of x and w, both rounded to the problem's dtype: f32 or bf16.
+std::vector<float> run_rounded(problem const& p, std::vector<float> const& x,
+                               std::vector<float> const& w) {
+  if (p.operands[0].type == dtype::f32) return run_f32(p, {x, w});
+  std::vector<bfloat16> narrow_x, narrow_w;
+  for (float v : x) narrow_x.push_back(to_bfloat16(v));
+  for (float v : w) narrow_w.push_back(to_bfloat16(v));
+  return run_dense<float>(p, {narrow_x.data(), narrow_w.data()});
 }
 
 }  // namespace
@@ -158,10 +177,35 @@ TEST_CASE("every M, N and K up to two tiles and a rest") {
 TEST_CASE("K of any size, in code of bounded size") {
   std::uint64_t seed = 0;
   for (std::string_view precision : precisions)
-    for (extent k : {0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 33, 127, 128, 1000, 4097})
+    for (extent k :
+         {0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 33, 127, 128, 1000, 1024, 1025, 1031, 1553, 4097})
       for (extent m : {1, 2, 8, 11})
         check_all(problem_from("matmul(x, w) | relu" + std::string(precision), {{m, k}, {k, 19}}),
                   {.seed = ++seed});
+}
+
+// Equal terms lose the same part of a unit in the last place in each addition to a sum of one size, so a single
+// accumulator of so many is off by more than blocks of them may be.
+TEST_CASE("the error of a long sum grows with its blocks, not with K") {
+  for (std::string_view precision : {"", " [bf16 bf16 f32 f32 f32 f32]"})
+    for (extent k : {1025, 2048, 4103, 25088})
+      for (extent m : {1, 2, 5, 8})
+        for (std::string_view weight : {"w", "w:tensor"})
+          for (isa level : jit_levels()) {
+            problem p =
+                problem_from("matmul(x, " + std::string(weight) + ")" + std::string(precision),
+                             {{m, k}, {k, 33}});
+            if (!adds_in_blocks(p, level)) continue;
+            p.max_isa = level;
+            float const term = 1.0F + 0x1p-7F;
+            std::vector<float> const out =
+                run_rounded(p, std::vector<float>(static_cast<std::size_t>(m * k), term),
+                            std::vector<float>(static_cast<std::size_t>(k * 33), term));
+            double const exact = static_cast<double>(k) * (1 + 0x1p-7) * (1 + 0x1p-7);
+            double const n = accuracy{.sum_block = jit::sum_block}.additions(k) + 2;
+            for (float v : out)
+              CHECK(std::abs(static_cast<double>(v) - exact) <= n * 0x1p-24 * exact);
+          }
 }
 
 TEST_CASE("more rows than one block takes, in place and copied") {
@@ -178,13 +222,31 @@ TEST_CASE("more rows than one block takes, in place and copied") {
 // A row may depend on its own row only: what stands beside a row, or in a gap, is never multiplied, not even by zero.
 TEST_CASE("rows of NaN and gaps of NaN stay where they are") {
   for (std::string_view precision : precisions)
-    for (extent k : {33, 34, 40, 47, 48, 49, 63, 65, 95, 97, 129})
+    for (extent k : {33, 34, 40, 47, 48, 49, 63, 65, 95, 97, 129, 1301})
       for (extent gap : {0, 1, 11})
         check_all(problem_from("matmul(x, w)" + std::string(precision), {{9, k}, {k, 64}},
                                {{k + gap, 1}}),
                   {.seed = static_cast<std::uint64_t>(k), .values = pattern::nan_rows});
   check_all(problem_from("matmul(x, w:tensor) [bf16]", {{3, 32, 33}, {3, 33, 64}}),
             {.values = pattern::nan_rows});
+}
+
+TEST_CASE("rows of infinities stay where they are, and the clean row counts its ones") {
+  float const inf = std::numeric_limits<float>::infinity();
+  for (isa level : jit_levels())
+    for (std::string_view precision : {"", " [bf16 bf16 f32 f32 f32 f32]"})
+      for (extent k : {33, 34, 47, 48, 63, 65, 129, 1301})
+        for (std::string_view weight : {"w", "w:tensor"}) {
+          problem p = problem_from(
+              "matmul(x, " + std::string(weight) + ")" + std::string(precision), {{9, k}, {k, 64}});
+          p.max_isa = level;
+          std::vector<float> x(static_cast<std::size_t>(9 * k), inf),
+              w(static_cast<std::size_t>(k * 64), 1.0F);
+          std::fill_n(x.begin(), k, 1.0F);
+          std::vector<float> const out = run_rounded(p, x, w);
+          for (std::size_t i = 0; i < out.size(); ++i)
+            CHECK(out[i] == (i < 64 ? static_cast<float>(k) : inf));
+        }
 }
 
 TEST_CASE("leading dimensions and transposed operands, first and second") {
@@ -372,7 +434,7 @@ TEST_CASE("code does not grow with K or N, and stays small for long chains") {
       std::size_t sizes[4] = {};
       std::string implementations[4];
       for (int i = 0; i < 4; ++i) {
-        extent const k = std::array{512, 4096, 16384, 65536}[static_cast<std::size_t>(i)];
+        extent const k = std::array{2048, 4096, 16384, 65536}[static_cast<std::size_t>(i)];
         problem p = problem_from(text + std::string(precision), {{128, k}, {k, 16384}});
         p.max_isa = level;
         jit::process_cache().clear();

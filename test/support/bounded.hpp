@@ -4,8 +4,8 @@
 // The evaluator of reference/evaluator.hpp is run with this arithmetic instead of double: value is
 // the oracle's, error bounds |backend - oracle| there. With u = 2^-24:
 //   sums        gamma * sum |a||b|, gamma = (K + 2) u / (1 - (K + 2) u): any order, fused or not
-//               (Higham, Accuracy and Stability of Numerical Algorithms, ch. 3), plus what the
-//               inputs' own errors contribute, plus 2^-126 for each product (VDPBF16PS flushes
+//               (Higham, Accuracy and Stability of Numerical Algorithms, ch. 3), with fewer than K
+//               where a backend promises it (accuracy), plus what the inputs' own errors contribute, plus 2^-126 for each product (VDPBF16PS flushes
 //               denormals). Integers with sum |a||b| <= 2^24 are exact.
 //   steps       sup |f(t) - f(v)| over [v - e, v + e], found at its ends and at the extrema of f
 //               inside (f is monotone between them); binary ops by the product, quotient ... rules;
@@ -42,6 +42,16 @@ struct bounded {
 struct accuracy {
   double scale = 1;     ///< multiplies what is promised for exp, log, tanh and what is made of them
   double absolute = 0;  ///< added to that: units of u * (1 + |result|)
+  /// Sums of more than twice as many products are made of blocks of so many; 0: of any number in any
+  /// order.
+  extent sum_block = 0;
+
+  /// Additions that a product passes on its way into a sum of k of them, at most. A block that ends
+  /// an odd k may have 8 more steps of the K loop, and up to four accumulators are joined.
+  double additions(extent k) const {
+    bool const blocks = sum_block > 0 && k > 2 * sum_block;
+    return static_cast<double>(blocks ? sum_block + 8 + 2 + (k + sum_block - 1) / sum_block : k);
+  }
 };
 
 namespace bounds {
@@ -345,7 +355,7 @@ struct bounded_arithmetic {
     for (int j = 0; j < n; ++j) add_product(sum, a[j], b[j]);
   }
   static void finish(bounded* sums, extent products, int n) {
-    double const k = static_cast<double>(products + 2) * bounds::unit;
+    double const k = (allowed.additions(products) + 2) * bounds::unit;
     for (int j = 0; j < n; ++j) {
       bounded& s = sums[j];
       double error = s.error;

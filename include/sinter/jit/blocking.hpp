@@ -84,6 +84,10 @@ constexpr int tile_columns(isa level) { return tile_vectors * lanes_of(level); }
 /// Independent sums per accumulator: few rows alone would wait for the latency of their FMAs.
 constexpr int k_splits(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
 
+/// Terms of a sum that one accumulator adds before it is added to a second one, in sums of more than
+/// twice as many: the error of a long sum grows with this and the number of blocks, not with K.
+inline constexpr extent sum_block = 512;
+
 /// m rows as `blocks` tiles of `high` rows, the last `low_blocks` of them one row shorter: no tile
 /// is much smaller than another. All 0 for m = 0.
 struct row_split {

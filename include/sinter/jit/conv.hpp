@@ -263,8 +263,7 @@ class conv_generator {
 
   tile tile_of(int rows) const {
     tile t{s_.kind, rows, s_.vectors, s_.run, true};
-    t.half_tail =
-        has_masks(s_.level) && s_.tail_lanes > 0 && 2 * s_.tail_lanes <= lanes_of(s_.level);
+    t.half_tail = fills_half(s_.level, s_.tail_lanes);
     return t;
   }
   group_tile group_sums(int rows) const { return {a_, s_.kind, rows, s_.vectors, s_.groups, r}; }

@@ -49,7 +49,7 @@ struct matmul_frame {
   std::int64_t high = 0;
   std::int64_t rows = 0;  ///< of all blocks together
   // Written by the kernel.
-  std::int64_t panels_left = 0, column = 0, rows_left = 0, spilled = 0;
+  std::int64_t panels_left = 0, column = 0, blocks_left = 0, rows_left = 0, spilled = 0;
   void const* panel = nullptr;
 
   struct access {
@@ -107,8 +107,17 @@ class matmul_generator {
  private:
   // rdi holds the frame throughout. Origins stand in registers as far as there are any.
   static constexpr int frame = 7, block_count = 11;
-  static constexpr tile_registers r{
-      .a0 = 0, .a1 = 8, .lda = 9, .lda3 = 10, .b = 2, .count = 1, .scratch = 1, .ldb = 15};
+  static constexpr tile_registers r{.a0 = 0,
+                                    .a1 = 8,
+                                    .lda = 9,
+                                    .lda3 = 10,
+                                    .b = 2,
+                                    .count = 1,
+                                    .scratch = 1,
+                                    .ldb = 15,
+                                    .frame = frame,
+                                    .block_sums = offsetof(matmul_frame, spill),
+                                    .blocks_left = offsetof(matmul_frame, blocks_left)};
   static constexpr int origin_registers[] = {6, 3, 5, 12, 13, 14, 15};
   static constexpr int callee_saved[] = {3, 5, 12, 13, 14, 15};
   static constexpr register_set free_general = 1U << 1 | 1U << 2 | 1U << 8;
@@ -223,16 +232,17 @@ class matmul_generator {
     for (int rows = least_rows_; rows <= most_rows_; ++rows) {
       if (!occurs(rows)) continue;
       a_.L(of_rows[rows]);
-      emit_tile(
-          rows, vectors,
-          vectors * lanes_of(s_.level) - (tail_lanes > 0 ? lanes_of(s_.level) - tail_lanes : 0));
+      emit_tile(rows, vectors, tail_lanes);
       then(rows);
     }
   }
 
   // The sums of one tile; then a0 moves past its rows.
-  void emit_tile(int rows, int vectors, int columns) {
-    tile const t{s_.kind, rows, vectors, s_.k, s_.direct, s_.direct_panel, columns};
+  void emit_tile(int rows, int vectors, int tail_lanes) {
+    int const lanes = lanes_of(s_.level);
+    tile t{s_.kind, rows, vectors, s_.k, s_.direct, s_.direct_panel, vectors * lanes};
+    if (tail_lanes > 0) t.columns -= lanes - tail_lanes;
+    t.half_tail = fills_half(s_.level, tail_lanes);
     if (has_masks(s_.level))
       emit_sums(tile_avx512(a_, t, r), rows);
     else

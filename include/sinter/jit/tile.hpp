@@ -1,5 +1,5 @@
 // The K loop of a tile, but for its innermost step: addresses of rows, unrolling, independent sums,
-// the odd end.
+// blocks of long sums, the odd end.
 //
 // A tile is `rows` x `vectors` accumulators, rows of the first operand times one panel of the
 // second. What one step does with which instructions is the business of tile_avx2.hpp and
@@ -31,12 +31,21 @@ struct tile {
   int rows_before = 0, rows_after = 0;
 };
 
+/// For tile::half_tail.
+constexpr bool fills_half(isa level, int tail_lanes) {
+  return has_masks(level) && tail_lanes > 0 && 2 * tail_lanes <= lanes_of(level);
+}
+
 /// General registers. a0 is the address of row 0; a1 that of row 4; b that of the panel.
 struct tile_registers {
   int a0, a1, lda, lda3, b, count, scratch, ldb;
   /// Holds how many bytes beyond the panel memory is prefetched: two lines in each round, half a
   /// round apart; -1: none is.
   int ahead = -1;
+  /// Holds the address of a frame with sums of blocks, a vector per accumulator, and the number of
+  /// blocks left; -1: sums of any length are one block.
+  int frame = -1;
+  std::int32_t block_sums = 0, blocks_left = 0;
 };
 /// Masks that a direct panel with a tail wants: of 32-bit lanes of its last vector, of all its
 /// 16-bit columns.
@@ -67,13 +76,8 @@ class tile_loop {
   tile_loop(assembler& a, tile const& t, tile_registers const& r) : a_(a), t_(t), r_(r) {}
 
   void clear() {
-    each_sum([&](int s, int i, int j) {
-      xb::Xmm const v = a_.vec(sum(i, j, s));
-      if (a_.masks())
-        a_.vpxord(v, v, v);
-      else
-        a_.vxorps(v, v, v);
-    });
+    clear_sums();
+    if (in_blocks()) store_block_sums();
   }
 
   /// Adds the products of k elements. `step` is called as step(offset_of_a, offset_of_b, split), in
@@ -87,7 +91,10 @@ class tile_loop {
     extent const steps = odd ? t_.k / k_step : (t_.k + k_step - 1) / k_step;
     int const unroll = t_.rows == 1 ? 8 : 4;
     extent const rounds = steps >= 2 * unroll ? steps / unroll : 0;
-    if (rounds > 0) emit_rounds(rounds, unroll, step);
+    if (in_blocks())
+      emit_blocks(rounds, unroll, step);
+    else if (rounds > 0)
+      emit_rounds(rounds, unroll, step);
     int const rest = static_cast<int>(steps - rounds * unroll);
     emit_steps(rest, step);
     if (odd) {
@@ -99,15 +106,15 @@ class tile_loop {
     return static_cast<std::int32_t>(rounds * unroll * a_bytes());
   }
 
-  /// Adds up the splits.
+  /// Adds up the splits and the blocks.
   void merge() {
-    for (int half = k_splits(t_.rows) / 2; half > 0; half /= 2)
-      for (int s = 0; s < half; ++s)
-        for (int i = 0; i < t_.rows; ++i)
-          for (int j = 0; j < t_.vectors; ++j) {
-            xb::Xmm const to = a_.vec(sum(i, j, s));
-            a_.vaddps(to, to, a_.vec(sum(i, j, s + half)));
-          }
+    merge_splits();
+    if (!in_blocks()) return;
+    for (int i = 0; i < t_.rows; ++i)
+      for (int j = 0; j < t_.vectors; ++j) {
+        xb::Xmm const to = a_.vec(sum(i, j, 0));
+        a_.vaddps(to, to, block_sum(i, j));
+      }
   }
 
   /// Element of row i of the first operand, at an offset in bytes.
@@ -143,6 +150,34 @@ class tile_loop {
   int a_bytes() const { return a_step_bytes(t_.kind); }
   int b_bytes() const { return t_.vectors * lanes_of(a_.level()) * lane_step_bytes(t_.kind); }
 
+  bool in_blocks() const { return r_.frame >= 0 && t_.k > 2 * sum_block; }
+  xb::Address block_sum(int row, int vector) const {
+    int const at = (row * t_.vectors + vector) * vector_bytes_of(a_.level());
+    return a_.ptr[assembler::general(r_.frame) + bytes(r_.block_sums + at)];
+  }
+  void store_block_sums() {
+    for (int i = 0; i < t_.rows; ++i)
+      for (int j = 0; j < t_.vectors; ++j) a_.vmovups(block_sum(i, j), a_.vec(sum(i, j, 0)));
+  }
+  void clear_sums() {
+    each_sum([&](int s, int i, int j) {
+      xb::Xmm const v = a_.vec(sum(i, j, s));
+      if (a_.masks())
+        a_.vpxord(v, v, v);
+      else
+        a_.vxorps(v, v, v);
+    });
+  }
+  void merge_splits() {
+    for (int half = k_splits(t_.rows) / 2; half > 0; half /= 2)
+      for (int s = 0; s < half; ++s)
+        for (int i = 0; i < t_.rows; ++i)
+          for (int j = 0; j < t_.vectors; ++j) {
+            xb::Xmm const to = a_.vec(sum(i, j, s));
+            a_.vaddps(to, to, a_.vec(sum(i, j, s + half)));
+          }
+  }
+
   template <class F>
   void each_sum(F&& f) const {
     for (int s = 0; s < k_splits(t_.rows); ++s)
@@ -159,9 +194,35 @@ class tile_loop {
   }
   template <class Step>
   void emit_rounds(extent rounds, int unroll, Step&& step) {
-    xb::Label again;
     a_.mov(assembler::general(r_.count), static_cast<std::uint64_t>(rounds));
     a_.align(32);
+    emit_counted_rounds(unroll, step);
+  }
+  // The first block may be shorter.
+  template <class Step>
+  void emit_blocks(extent rounds, int unroll, Step&& step) {
+    xb::Label next, done;
+    xb::Address const left = a_.qword[assembler::general(r_.frame) + bytes(r_.blocks_left)];
+    extent const in_block = sum_block / (unroll * row_of(t_.kind).k_step);
+    extent const blocks = (rounds + in_block - 1) / in_block;
+    a_.mov(left, static_cast<std::uint32_t>(blocks));
+    a_.mov(assembler::general(r_.count),
+           static_cast<std::uint64_t>(rounds - (blocks - 1) * in_block));
+    a_.align(32);
+    a_.L(next);
+    emit_counted_rounds(unroll, step);
+    a_.dec(left);
+    a_.jz(done, xb::CodeGenerator::T_NEAR);
+    merge();
+    store_block_sums();
+    clear_sums();
+    a_.mov(assembler::general(r_.count), static_cast<std::uint64_t>(in_block));
+    a_.jmp(next, xb::CodeGenerator::T_NEAR);
+    a_.L(done);
+  }
+  template <class Step>
+  void emit_counted_rounds(int unroll, Step&& step) {
+    xb::Label again;
     a_.L(again);
     if (r_.ahead >= 0)
       for (int at : {0, unroll * b_bytes() / 2})
