@@ -12,8 +12,7 @@
 #include <sinter/backend/jit.hpp>
 #include <sinter/plan/resolve.hpp>
 
-#include "support/check_backend.hpp"
-#include "support/levels.hpp"
+#include "support/check_levels.hpp"
 #include "support/random_chain.hpp"
 #include "support/skip.hpp"
 
@@ -54,56 +53,8 @@ problem problem_from(conv const& v, std::string const& steps) {
   return problem_from(v.text() + steps, {v.source(), v.weight()});
 }
 
-/// Runs on every level; every kernel must be of the level that was asked for.
-void check_all(problem p, check_options options = {}, bool everywhere = false) {
-  jit_backend const jit;
-  for (isa level : jit_levels()) {
-    p.max_isa = level;
-    auto const k = jit.build(p);
-    REQUIRE_MESSAGE(k.ok(), k.error().message);
-    CHECK((*k)->stages()[0].implementation.starts_with(implementation_prefix(p, level)));
-    for (std::size_t i = 0; i < (everywhere ? std::size(all_placements) : 1); ++i) {
-      options.where = all_placements[(options.seed + i) % std::size(all_placements)];
-      outcome const r = check_kernel(**k, p, options);
-      CHECK_MESSAGE(r.ok(), name_of(level), ": ", r.text);
-    }
-  }
-}
-
-/// Dense operands in, the dense output out; computed in one piece, or in parts, the last one first.
-template <class T>
-std::vector<T> run_dense(problem const& p, std::vector<void const*> const& operands,
-                         int wanted_parts = 1) {
-  auto const k = jit_backend{}.build(p);
-  REQUIRE_MESSAGE(k.ok(), k.error().message);
-  call_args args;
-  std::vector<packed_weight> packed(operands.size());
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    tensor_desc const& d = p.operands[i];
-    args.operands[i] = operands[i];
-    if (p.chain.operands[i].role != role::weight) continue;
-    auto w =
-        (*k)->pack(static_cast<int>(i), tensor_view{operands[i], d.type, d.dims, d.strides, false});
-    REQUIRE(w.ok());
-    packed[i] = *w;
-    args.operands[i] = packed[i].data();
-  }
-  std::vector<T> out(static_cast<std::size_t>(element_count(p.outputs[0].dims)));
-  args.outputs[0] = out.data();
-  buffer scratch((*k)->scratch_bytes());
-  args.scratch = scratch.data();
-  auto const call = (*k)->make_invocation();
-  REQUIRE(call.ok());
-  (*call)->repoint(args);
-  if (wanted_parts == 1) {
-    CHECK((*call)->run() == code::ok);
-    return out;
-  }
-  int const parts = (*call)->cut(wanted_parts);
-  CHECK(parts <= wanted_parts);
-  CHECK(parts > 1);
-  for (int i = parts; i-- > 0;) CHECK((*call)->run_part(i) == code::ok);
-  return out;
+void check_all(problem const& p, check_options options = {}, bool everywhere = false) {
+  check_levels(p, options, "", everywhere);
 }
 
 /// Ones in, ones as weights: each output counts its taps. On every level, f32 and bf16 with an f32
@@ -135,21 +86,6 @@ void check_counts(conv const& v, Wanted&& wanted) {
       }
     }
 }
-
-/// A sweep of unlike numbers: each call draws one of a list.
-class draw {
- public:
-  explicit draw(std::uint64_t seed) : random_(seed) {}
-  extent operator()(std::initializer_list<extent> list) {
-    return list.begin()[random_() % list.size()];
-  }
-  extent upto(extent first, extent last) {
-    return first + static_cast<extent>(random_() % static_cast<std::uint64_t>(last - first + 1));
-  }
-
- private:
-  std::mt19937_64 random_;
-};
 
 conv random_conv(draw& d) {
   conv v;

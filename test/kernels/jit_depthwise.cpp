@@ -13,8 +13,7 @@
 #include <sinter/plan/parse.hpp>
 #include <sinter/plan/resolve.hpp>
 
-#include "support/check_backend.hpp"
-#include "support/levels.hpp"
+#include "support/check_levels.hpp"
 #include "support/skip.hpp"
 
 using namespace sinter;
@@ -30,12 +29,6 @@ constexpr std::string_view precisions[] = {"",
                                            " [bf16 bf16 f32 f32 f32 f32]",
                                            " [f32 bf16 f32 f32 f32 f32]",
                                            " [bf16 f32 f32 f32 f32 bf16]"};
-
-/// VDPBF16PS takes denormals for zero, so infinity times one is NaN there and infinity elsewhere.
-bool flushes(isa level, std::string_view precision) {
-  return includes(level, isa::avx512_bf16) && precision.starts_with(" [bf16") &&
-         !precision.starts_with(" [bf16 f32");
-}
 
 struct depthwise {
   extent n = 1, h = 1, w = 1, c = 2, kh = 1, kw = 1;
@@ -66,45 +59,9 @@ problem problem_from(depthwise const& v, std::string const& steps) {
   return problem_from(v.text() + steps, {v.source(), v.weight()});
 }
 
-/// Runs on every level; every kernel must be a depthwise one of the level that was asked for.
-void check_all(problem p, check_options options = {}, bool everywhere = false) {
-  jit_backend const jit;
-  pattern const wanted = options.values;
-  for (isa level : jit_levels()) {
-    p.max_isa = level;
-    auto const k = jit.build(p);
-    REQUIRE_MESSAGE(k.ok(), k.error().message);
-    std::string const name = (*k)->stages()[0].implementation;
-    CHECK(name.starts_with(implementation_prefix(p, level)));
-    CHECK(name.ends_with(":depthwise"));
-    std::string const text_of = std::string(text(p.chain).view());
-    std::size_t const bracket = text_of.find(" [");
-    std::string_view const precision =
-        bracket == std::string::npos ? "" : std::string_view(text_of).substr(bracket);
-    options.values =
-        wanted == pattern::specials && flushes(level, precision) ? pattern::nan_rows : wanted;
-    for (std::size_t i = 0; i < (everywhere ? std::size(all_placements) : 1); ++i) {
-      options.where = all_placements[(options.seed + i) % std::size(all_placements)];
-      outcome const r = check_kernel(**k, p, options);
-      CHECK_MESSAGE(r.ok(), name_of(level), ": ", r.text);
-    }
-  }
+void check_all(problem const& p, check_options options = {}, bool everywhere = false) {
+  check_levels(p, options, ":depthwise", everywhere);
 }
-
-/// Each call draws one of a list.
-class draw {
- public:
-  explicit draw(std::uint64_t seed) : random_(seed) {}
-  extent operator()(std::initializer_list<extent> list) {
-    return list.begin()[random_() % list.size()];
-  }
-  extent upto(extent first, extent last) {
-    return first + static_cast<extent>(random_() % static_cast<std::uint64_t>(last - first + 1));
-  }
-
- private:
-  std::mt19937_64 random_;
-};
 
 depthwise random_depthwise(draw& d) {
   depthwise v;

@@ -10,9 +10,9 @@
 #include <sinter/backend/jit.hpp>
 #include <sinter/plan/resolve.hpp>
 
-#include "support/check_backend.hpp"
-#include "support/levels.hpp"
+#include "support/check_levels.hpp"
 #include "support/random_chain.hpp"
+#include "support/row_chains.hpp"
 
 using namespace sinter;
 using namespace sinter_test;
@@ -22,55 +22,16 @@ namespace {
 constexpr std::string_view precisions[] = {"", " [bf16]", " [f16]", " [f32 f32 f32 bf16 bf16 f32]",
                                            " [bf16 bf16 f32 f32 f32 f16]"};
 
-std::string const softmax =
-    "row_max(x:tensor) | sub(x, %0) | exp | row_sum | div(1, %3) | "
-    "mul(%2, %4)";
-std::string const log_softmax =
-    "row_max(x:tensor) | sub(x, %0) | exp | row_sum | log | sub(%1, %4)";
-std::string const layer_norm =
-    "row_mean(x:tensor) | sub(x, %0) | square | row_mean | add 0.00001 | sqrt | div(1, %5) | "
-    "mul(%1, %6) | "
-    "mul g:vector | add b:vector";
-std::string const rms_norm =
-    "square(x:tensor) | row_mean | add 0.00001 | sqrt | div(1, %3) | mul(x, %4) | mul g:vector";
-
-/// Runs on every level; the kernel must be of the level that was asked for, and of rows.
-void check_all(problem p, check_options options = {}, bool everywhere = false) {
-  jit_backend const jit;
-  std::string_view const part = p.chain.anchor() < 0 ? "rows:" : "";
-  for (isa level : jit_levels()) {
-    p.max_isa = level;
-    auto const k = jit.build(p);
-    REQUIRE_MESSAGE(k.ok(), k.error().message);
-    std::vector<stage_note> const stages = (*k)->stages();
-    CHECK(stages.size() == 1);
-    CHECK(
-        stages[0].implementation.starts_with(implementation_prefix(p, level) + std::string(part)));
-    CHECK(stages[0].implementation.find(":rows:") != std::string::npos);
-    for (std::size_t i = 0; i < (everywhere ? std::size(all_placements) : 1); ++i) {
-      options.where = all_placements[(options.seed + i) % std::size(all_placements)];
-      outcome const r = check_kernel(**k, p, options);
-      CHECK_MESSAGE(r.ok(), name_of(level), ": ", r.text);
-    }
-  }
+void check_all(problem const& p, check_options options = {}, bool everywhere = false) {
+  check_levels(p, options, ":rows:", everywhere);
 }
 
 /// f32 operands in, the first output out.
 std::vector<float> run_f32(problem p, std::vector<std::vector<float>> const& operands, isa level) {
   p.max_isa = level;
-  auto const k = jit_backend{}.build(p);
-  REQUIRE_MESSAGE(k.ok(), k.error().message);
-  call_args args;
-  for (std::size_t i = 0; i < operands.size(); ++i) args.operands[i] = operands[i].data();
-  std::vector<float> out(static_cast<std::size_t>(element_count(p.outputs[0].dims)));
-  args.outputs[0] = out.data();
-  buffer scratch((*k)->scratch_bytes());
-  args.scratch = scratch.data();
-  auto const call = (*k)->make_invocation();
-  REQUIRE(call.ok());
-  (*call)->repoint(args);
-  CHECK((*call)->run() == code::ok);
-  return out;
+  std::vector<void const*> data;
+  for (std::vector<float> const& values : operands) data.push_back(values.data());
+  return run_dense<float>(p, data);
 }
 
 }  // namespace
@@ -334,27 +295,6 @@ TEST_CASE("code is shared by all numbers of rows, and of columns where rows are 
 }
 
 // ---- behind a product ------------------------------------------------------------------------
-
-namespace {
-
-/// Rows of a product instead of rows of x: each %i is one step further on.
-std::string behind_product(std::string const& head, std::string text) {
-  std::string moved;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    moved += text[i];
-    if (text[i] != '%') continue;
-    std::size_t digits = 0;
-    int const n = std::stoi(text.substr(i + 1), &digits);
-    moved += std::to_string(n + 1);
-    i += digits;
-  }
-  for (std::string const from : {"x:tensor", "(x", " x"})
-    for (std::size_t at = moved.find(from); at != std::string::npos; at = moved.find(from))
-      moved.replace(at, from.size(), (from[0] == 'x' ? "" : from.substr(0, 1)) + "%0");
-  return head + " | " + moved;
-}
-
-}  // namespace
 
 TEST_CASE("reductions behind a product") {
   std::uint64_t seed = 0;

@@ -15,6 +15,7 @@
 #include "../plan/text.hpp"
 #include "backend.hpp"
 #include "jit_conv.hpp"
+#include "jit_conv_rows.hpp"
 #include "jit_depthwise.hpp"
 #include "jit_matmul_call.hpp"
 #include "jit_matmul_rows.hpp"
@@ -195,6 +196,8 @@ class jit_backend final : public backend {
     if (p.chain.pooling() >= 0) return jit::supports_pooled(p, **level);
     if (anchor < 0) return jit::supports_rows(p, **level);
     op const code = p.chain.steps[anchor].code;
+    if (code == op::conv2d && jit::has_reductions(p.chain))
+      return jit::supports_conv_rows(p, **level);
     if (code == op::conv2d)
       return jit::is_depthwise(p) ? jit::supports_depthwise(p, **level)
                                   : jit::supports_conv(p, **level);
@@ -209,7 +212,6 @@ class jit_backend final : public backend {
     isa const level = **jit::level_for(p);
     if (p.chain.pooling() >= 0) return jit::build_pooled(p, level);
     if (p.chain.anchor() < 0) return jit::build_rows(p, level);
-    if (jit::is_depthwise_conv(p)) return jit::build_depthwise(p, level);
     return build_product(p, level, jit::level_of_product(p, level));
   }
 
@@ -227,16 +229,17 @@ class jit_backend final : public backend {
  private:
   static result<std::shared_ptr<kernel const>> build_product(problem const& p, isa level,
                                                              jit::product_level const& chosen) {
-    if (p.chain.steps[p.chain.anchor()].code == op::conv2d)
-      return jit::build_conv(p, chosen.level, chosen.why);
+    bool const conv = p.chain.steps[p.chain.anchor()].code == op::conv2d;
     auto const product = [&](problem const& part) -> result<std::shared_ptr<kernel const>> {
+      if (conv && jit::is_depthwise(part)) return jit::build_depthwise(part, level);
+      if (conv) return jit::build_conv(part, chosen.level, chosen.why);
       auto code = jit::build_matmul(part, chosen.level, chosen.why);
       if (!code) return code.error();
       return std::shared_ptr<kernel const>(new jit::matmul_kernel(std::move(*code)));
     };
-    if (jit::has_reductions(p.chain))
-      return jit::build_matmul_rows(p, level, chosen.level, product);
-    return product(p);
+    if (!jit::has_reductions(p.chain)) return product(p);
+    if (conv) return jit::build_conv_rows(p, level, product);
+    return jit::build_matmul_rows(p, level, chosen.level, product);
   }
 };
 

@@ -86,7 +86,7 @@ inline bool rows_are_runs(conv_plan const& plan, tensor_desc const& src) {
   }
   if (plan.groups > 1 || plan.kernel_columns == 1 || plan.attrs.dilation[1] != 1) return false;
   if (plan.copied) return plan.pixel_bytes == plan.in * size_of(row_of(plan.kind).a);
-  return src.strides.empty() || src.dims[2] <= 1 || src.strides[2] == plan.in;
+  return src.strides.empty() || src.dims[2] == 1 || src.strides[2] == plan.in;
 }
 
 /// Tiles times taps of one image: how often a step of a panel is read.

@@ -41,12 +41,12 @@ struct depthwise_geometry {
   bool empty() const { return images == 0 || y.out == 0 || x.out == 0; }
 };
 
-/// `p` has no dynamic extent.
+/// `p` has no dynamic extent. Its padding may be less than that of the plan, at each side.
 inline depthwise_geometry geometry_of(depthwise_plan const& plan, problem const& p) {
   using detail::at;
   depthwise_geometry g;
   tensor_desc const& src = p.operands[at(plan.src)];
-  contraction_attrs const& a = plan.attrs;
+  contraction_attrs const& a = p.chain.contractions[0];
   g.images = p.domain[0];
   g.y = {src.dims[1], p.domain[1], plan.kernel_rows, a.stride[0], a.dilation[0], a.pad_begin[0]};
   g.x = {src.dims[2], p.domain[2],   plan.shape.kernel_columns,

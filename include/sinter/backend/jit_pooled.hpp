@@ -3,8 +3,8 @@
 // The front half (a convolution with its epilogue, or pointwise steps) writes the rows that a block of windows sees to
 // scratch, the pooling reads them there; rows that the next block sees too are kept. Where the weights are too large
 // to be read once for each block, a block is whole images. Blocks are the same for every number of threads, and so are
-// the calls of the front half: how it sums a pixel may depend on the rows of a call. A convolution whose block begins inside the image has no padding above it and is a second kernel, of the
-// same code. How the chain is cut is backend/pool_split.hpp's business.
+// the calls of the front half: how it sums a pixel may depend on the rows of a call. Of a convolution whose block begins
+// inside the image a call has less padding above, or none. How the chain is cut is backend/pool_split.hpp's business.
 #pragma once
 
 #include <algorithm>
@@ -23,16 +23,14 @@ struct pooled_code {
   pool_split split;
   pooled_blocks blocks;
   std::shared_ptr<pool_code const> pool;
-  std::shared_ptr<kernel const> top, inner;  ///< the front half; the same with no padding above
+  std::shared_ptr<kernel const> front;
 
   extent row_bytes() const {
     shape const& dims = split.between.dims;
     return dims[2] * dims[3] * size_of(split.between.type);
   }
   extent image_bytes() const { return blocks.front_rows * row_bytes(); }
-  std::size_t front_scratch() const {
-    return round_up((std::max)(top->scratch_bytes(), inner->scratch_bytes()), 64);
-  }
+  std::size_t front_scratch() const { return round_up(front->scratch_bytes(), 64); }
   std::size_t scratch_bytes() const {
     return front_scratch() + static_cast<std::size_t>(blocks.images * image_bytes());
   }
@@ -41,13 +39,12 @@ struct pooled_code {
 class pooled_invocation final : public invocation {
  public:
   pooled_invocation(std::shared_ptr<pooled_code const> built, std::unique_ptr<pool_invocation> pool,
-                    std::unique_ptr<invocation> top, std::unique_ptr<invocation> inner)
+                    std::unique_ptr<invocation> half)
       : invocation(&run_all),
         built_(std::move(built)),
         pool_(std::move(pool)),
-        top_(std::move(top)),
-        inner_(std::move(inner)),
-        front_(detail::front_of(built_->split, built_->blocks, true)),
+        half_(std::move(half)),
+        front_(detail::front_of(built_->split, built_->blocks)),
         back_(built_->split.back) {}
 
   void repoint(call_args const& args) noexcept override {
@@ -161,8 +158,10 @@ class pooled_invocation final : public invocation {
     pool_split const& split = built_->split;
     extent const rows = last - first;
     extent const start =
-        first * detail::front_stride(front_.chain) - detail::front_pad(front_.chain);
-    bool const inner = start >= 0;
+        first * detail::front_stride(front_.chain) - detail::front_pad(split.front.chain);
+    extent const pad = (std::max)(-start, extent{0});
+    if (front_.chain.anchor() >= 0)
+      front_.chain.contractions[0].pad_begin[0] = static_cast<int>(pad);
     call_args args;
     args.scratch = args_.scratch;
     for (int i = 0; i < front_.chain.operands.ssize(); ++i) {
@@ -197,9 +196,8 @@ class pooled_invocation final : public invocation {
       }
     }
     args.shapes = &front_;
-    invocation& half = inner ? *inner_ : *top_;
-    half.repoint(args);
-    return half.run();
+    half_->repoint(args);
+    return half_->run();
   }
   static extent offset_of(tensor_desc const& d, extent image, extent row) noexcept {
     return image * detail::image_stride(d, 0) + row * detail::image_stride(d, 1);
@@ -213,8 +211,8 @@ class pooled_invocation final : public invocation {
 
   std::shared_ptr<pooled_code const> built_;
   std::unique_ptr<pool_invocation> pool_;
-  std::unique_ptr<invocation> top_, inner_;
-  problem front_, back_;  ///< of the block at hand, and of the call
+  std::unique_ptr<invocation> half_;  ///< of the front
+  problem front_, back_;              ///< of the block at hand, and of the call
   call_args args_;
   problem const* whole_ = nullptr;
   shape image_;  ///< of the value between
@@ -239,25 +237,23 @@ class pooled_kernel final : public kernel {
         std::string(name_of(built_->split.between.type)) +
         (built_->split.reordered ? ", rounded before the largest is taken, which is the same" : "");
     return {{std::string(text(built_->wanted.chain).view()),
-             built_->top->stages()[0].implementation + " + " + built_->pool->implementation() +
+             built_->front->stages()[0].implementation + " + " + built_->pool->implementation() +
                  " in blocks of " + block + " (" + between + ")",
              {}}};
   }
   std::string layout_key(int operand) const override {
-    return built_->top->layout_key(front_operand(operand));
+    return built_->front->layout_key(front_operand(operand));
   }
   result<packed_weight> pack(int operand, tensor_view const& source) const override {
-    return built_->top->pack(front_operand(operand), source);
+    return built_->front->pack(front_operand(operand), source);
   }
   result<std::unique_ptr<invocation>> make_invocation() const override {
     auto pool = pool_invocation::make(built_->pool);
     if (!pool) return pool.error();
-    auto top = built_->top->make_invocation();
-    if (!top) return top.error();
-    auto inner = built_->inner->make_invocation();
-    if (!inner) return inner.error();
+    auto half = built_->front->make_invocation();
+    if (!half) return half.error();
     return std::unique_ptr<invocation>(
-        new pooled_invocation(built_, std::move(*pool), std::move(*top), std::move(*inner)));
+        new pooled_invocation(built_, std::move(*pool), std::move(*half)));
   }
 
  private:
@@ -282,14 +278,9 @@ inline result<std::shared_ptr<kernel const>> build_pooled(problem const& p, isa 
   built->split = std::move(*split);
   built->pool = std::move(*pool);
   built->blocks = detail::blocks_of(p, built->split);
-  auto top = detail::build_front(detail::front_of(built->split, built->blocks, true), level);
-  if (!top) return top.error();
-  built->top = built->inner = std::move(*top);
-  if (!built->blocks.whole && detail::front_pad(built->split.front.chain) > 0) {
-    auto inner = detail::build_front(detail::front_of(built->split, built->blocks, false), level);
-    if (!inner) return inner.error();
-    built->inner = std::move(*inner);
-  }
+  auto front = detail::build_front(detail::front_of(built->split, built->blocks), level);
+  if (!front) return front.error();
+  built->front = std::move(*front);
   return std::shared_ptr<kernel const>(new pooled_kernel(std::move(built)));
 }
 

@@ -96,8 +96,7 @@ inline pooled_blocks blocks_of(problem const& p, pool_split const& split) {
 }
 
 /// The front half as kernels are built for it: the rows of a block that is whole images, else any number of rows.
-/// `padded`: with the padding above.
-inline problem front_of(pool_split const& split, pooled_blocks const& b, bool padded) {
+inline problem front_of(pool_split const& split, pooled_blocks const& b) {
   problem p = split.front;
   shape const& whole = split.between.dims;
   extent const images = whole[0] == 1 ? 1 : b.whole ? b.images : dynamic;
@@ -115,7 +114,6 @@ inline problem front_of(pool_split const& split, pooled_blocks const& b, bool pa
   p.domain[0] = images;
   p.domain[1] = rows;
   for (int i = 0; i < p.chain.outputs.ssize(); ++i) p.outputs[at(i)].dims = p.domain;
-  if (!padded && p.chain.anchor() >= 0) p.chain.contractions[0].pad_begin[0] = 0;
   return p;
 }
 
@@ -155,10 +153,7 @@ inline verdict supports_pooled(problem const& p, isa level) {
         "a value from before a pooling that is stored too, and of which its windows may see only a "
         "part");
   pooled_blocks const blocks = detail::blocks_of(p, *split);
-  for (bool padded : {true, false})
-    if (verdict v = detail::supports_front(detail::front_of(*split, blocks, padded), level); !v)
-      return v;
-  return verdict::yes();
+  return detail::supports_front(detail::front_of(*split, blocks), level);
 }
 
 }  // namespace sinter::inline SINTER_ABI::jit
