@@ -84,6 +84,7 @@ json network_of(model_row const& r) {
   json groups = json::array();
   for (group_row const& g : r.groups)
     groups.push_back({{"group", g.label},
+                      {"extents", g.extents},
                       {"ms", g.ms},
                       {"raw_ms", g.raw_ms},
                       {"roofline_ms", g.roofline_ms},
@@ -131,11 +132,11 @@ void print_groups(model_row const& r, int most) {
   }
   std::printf("\n### %s %s, groups\n\n", r.model.c_str(), r.precision.c_str());
   std::printf(
-      "| group | ms | share | of its roofline | raw ms | Sinter/raw | Sinter | raw |\n"
-      "|---|--:|--:|--:|--:|--:|---|---|\n");
+      "| group | of | ms | share | of its roofline | raw ms | Sinter/raw | Sinter | raw |\n"
+      "|---|---|--:|--:|--:|--:|--:|---|---|\n");
   for (group_row const* g : order)
-    std::printf("| %s | %.3f | %s %% | %s %% | %s | %s | %s | %s |\n", cell(g->label).c_str(),
-                g->ms, figure(ratio(g->ms, sum), 1, 100).c_str(),
+    std::printf("| %s | %s | %.3f | %s %% | %s %% | %s | %s | %s | %s |\n", cell(g->label).c_str(),
+                g->extents.c_str(), g->ms, figure(ratio(g->ms, sum), 1, 100).c_str(),
                 figure(ratio(g->roofline_ms, g->ms), 0, 100).c_str(), figure(g->raw_ms, 3).c_str(),
                 figure(ratio(g->ms, g->raw_ms), 2).c_str(), g->implementation.c_str(),
                 g->raw_implementation.c_str());

@@ -34,7 +34,7 @@ struct model_settings {
 };
 
 struct group_row {
-  std::string label, implementation, raw_implementation;
+  std::string label, extents, implementation, raw_implementation;
   double ms = 0, raw_ms = 0, roofline_ms = 0, flops = 0, bytes = 0;
   bool linear = false, copy = false;
 };

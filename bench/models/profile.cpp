@@ -61,6 +61,16 @@ std::string profile::label(int i) const {
   if (is_copy(i)) return block;
   return block + ": " + std::string(sinter::text<1024>(problem(i).chain).view());
 }
+std::string profile::extents(int i) const {
+  sinter::problem const& p = problem(i);
+  std::string text;
+  for (int o = 0; o < p.chain.operands.ssize(); ++o) {
+    if (p.chain.operands[o].role == sinter::role::vector) continue;
+    if (!text.empty()) text += ", ";
+    text += sinter::to_string(p.operands[at(o)].dims);
+  }
+  return text;
+}
 std::string profile::implementation(int i) const {
   std::string text;
   for (sinter::stage_note const& s : net_.plan().program->group(i).chosen.stages)

@@ -36,6 +36,7 @@ class profile {
   sinter::problem const& problem(int i) const;
   bool is_copy(int i) const;
   std::string label(int i) const;           ///< "layer1.0: conv2d | add b1:vector | relu"
+  std::string extents(int i) const;         ///< of what it reads: "1x56x56x64, 64x3x3x64"
   std::string implementation(int i) const;  ///< "jit:avx512:f32:8x48"
   double flops(int i) const;
   double activation_bytes(int i) const;

@@ -204,7 +204,7 @@ def model_bars(groups, path):
                               va="center", fontsize=7)
         axes.axvline(1, color="black", linewidth=1)
         axes.set_xlim(0, most * 1.35)
-        axes.set_title(f"{precision}: times as fast as {label(groups[0].baseline)}, layer by layer")
+        axes.set_title(f"{precision}: times as fast as oneDNN layer by layer")
         axes.grid(axis="x", alpha=0.3)
     panels[0][0].set_yticks(range(len(names)), names)
     panels[0][0].invert_yaxis()
@@ -249,6 +249,10 @@ def network_roofline(networks, machine, precision, path):
     axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(min(speeds) / 1.5, peak / 1e9 * 1.8),
              xlabel="operations per byte of activations and weights", ylabel="GFLOP/s, one thread",
              title=f"Groups of networks, {precision}: {len(points)} of at least {LEAST_OPERATIONS:,.0f} operations")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("{x:g}")
+    axes.tick_params(axis="y", which="minor", labelsize=7)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7.5, loc="lower right", ncols=2)
     return save(figure, path)

@@ -178,19 +178,19 @@ def losses(networks):
             if g["raw_ms"] <= 0:
                 continue
             what = g["group"].partition(": ")[2]
-            entry = found.setdefault((n["model"], n["precision"], what, round(g["flops"]), round(g["bytes"])), [0, 0, 0, g])
+            entry = found.setdefault((n["model"], what, g["extents"]), [0, 0, 0, g])
             entry[0] += 1
             entry[1] += g["ms"]
             entry[2] += g["raw_ms"]
     rows = []
-    for (model, _, what, _, _), (count, ms, raw, g) in sorted(found.items(), key=lambda e: e[1][2] - e[1][1])[:20]:
+    for (model, what, extents), (count, ms, raw, g) in sorted(found.items(), key=lambda e: e[1][2] - e[1][1])[:20]:
         if ms > raw:
-            rows.append((model, count, what, f"{g['flops'] / 1e6:.1f}", f"{ms:.3f}", f"{ms - raw:.3f}", f"{ms / raw:.2f}",
+            rows.append((model, count, what, extents, f"{ms:.3f}", f"{ms - raw:.3f}", f"{ms / raw:.2f}",
                          g["implementation"], g["raw_implementation"]))
     if not rows:
         return ""
     return ("### Where most is lost against raw\n\n" +
-            table(("network", "groups", "chain", "MFLOP each", "ms", "lost ms", "Sinter/raw", "Sinter", "raw"), rows))
+            table(("network", "groups", "chain", "of", "ms", "lost ms", "Sinter/raw", "Sinter", "raw"), rows))
 
 
 def draw(results, folder):

@@ -34,6 +34,24 @@ def made_up():
             "sinter": {"machine": machine, "groups": groups}}
 
 
+def made_up_networks():
+    name = "models/networks/resnet50/f32"
+    benchmarks = runs(name, "raw", [60e6] * 5) + runs(name, "sinter", [50e6] * 5) + runs(name, "graph", [75e6] * 5)
+    convolution = {"group": "layer1: conv2d(x, w1) | relu [f32]", "extents": "1x56x56x64, 64x1x1x64", "ms": 20, "raw_ms": 15, "roofline_ms": 20, "flops": 2e9,
+                   "bytes": 1e6, "linear": False, "copy": False, "implementation": "jit", "raw_implementation": "brgconv"}
+    copied = {**convolution, "group": "copy a into b: it is shuffled", "ms": 10, "raw_ms": 0, "roofline_ms": 0, "flops": 0,
+              "copy": True}
+    network = {"model": "resnet50", "precision": "f32", "batch": 1, "threads": 1, "part_of_peak": 0.8,
+               "part_of_peak_without_linear": 0.85, "arena": 1e6, "intermediates": 3e6, "least_arena": 1e6, "copies": 1,
+               "groups": [convolution, {**convolution, "group": "layer2: conv2d(x, w1) | relu [f32]"}, copied]}
+    group = {"name": name, "table": "models f32", "type": "f32", "flops": 4e9, "bytes": 2e6, "copies": 1, "ceiling": "F",
+             "ceiling_work": 0, "details": {"raw": "2 layers", "sinter": "3 groups", "graph": "1 partitions"}, "absent": {},
+             "wrong": ""}
+    machine = {"peaks": {"f32": {"flops": 100e9, "instruction": "fma"}}, "reads": [{"bytes": 16384, "per_second": 2e11}]}
+    return {"context": {"cpu": "made up"}, "benchmarks": benchmarks,
+            "sinter": {"machine": machine, "groups": [group], "networks": [network]}}
+
+
 class Report(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -65,6 +83,26 @@ class Report(unittest.TestCase):
         text = self.text("--compile-time", extra, "--models", os.path.join(self.folder, "none.md"))
         self.assertIn("## Compile time\n\n```\n0.82 s\n```", text)
         self.assertNotIn("## Models", text)
+
+    def test_networks(self):
+        file = os.path.join(self.folder, "models.json")
+        with open(file, "w", encoding="utf-8") as out:
+            json.dump(made_up_networks(), out)
+        text = self.text("--models", file)
+        # 4 GFLOP in 50 ms at a peak of 100 GFLOP/s; raw takes 60 ms, oneDNN Graph 75.
+        self.assertIn("| resnet50 | f32 | 1 | 50.000 | 80.0 | 85.0 | 80 | 1.200 | 1.500 |  |  | 1.0 / 1.0 / 3.0 | 1 |", text)
+        # Two equal groups that take 20 ms each, where raw takes 15.
+        self.assertIn("| resnet50 | 2 | conv2d(x, w1) \\| relu [f32] | 1x56x56x64, 64x1x1x64 | 40.000 | 10.000 | 1.33 | jit | brgconv |", text)
+        if report.plots is not None:
+            for name in ("networks", "groups_f32", "waterfall_f32"):
+                self.assertIn(f"]({name}.png)", text)
+                self.assertGreater(os.path.getsize(os.path.join(self.folder, "run", name + ".png")), 10000)
+
+    def test_networks_alone(self):
+        file = os.path.join(self.folder, "models.json")
+        with open(file, "w", encoding="utf-8") as out:
+            json.dump(made_up_networks(), out)
+        self.assertEqual(report.main([file]), 0)
 
     def test_plots(self):
         if report.plots is None:

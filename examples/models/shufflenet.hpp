@@ -1,6 +1,6 @@
 // ShuffleNet V2 (Ma et al., "ShuffleNet V2: Practical Guidelines for Efficient CNN Architecture Design", figures 3c and
 // 3d, table 5): half of the channels go by, the other half through 1 x 1, depthwise, 1 x 1; then both halves are
-// shuffled together. The split and the shuffle are addresses, no passes.
+// shuffled together. The split is an address, the shuffle one pass that reads both halves where they lie.
 #pragma once
 
 #include "blocks.hpp"
