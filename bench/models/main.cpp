@@ -105,11 +105,13 @@ int run(model_settings const& s) {
       std::fprintf(stderr, "%s %s ...\n", name.c_str(), precision.c_str());
       rows.push_back(run_model(name, precision, s, machine));
       print_groups(rows.back(), s.groups);
+      // Again with each network, so that a run that is broken off leaves what it has.
+      if (s.json_file.empty() || write_json(s.json_file, rows, machine)) continue;
+      std::fprintf(stderr, "sinter: %s cannot be written\n", s.json_file.c_str());
+      return 1;
     }
   print_summary(rows);
-  if (s.json_file.empty() || write_json(s.json_file, rows, machine)) return 0;
-  std::fprintf(stderr, "sinter: %s cannot be written\n", s.json_file.c_str());
-  return 1;
+  return 0;
 }
 
 }  // namespace
