@@ -158,6 +158,8 @@ sinter::result<std::unique_ptr<contender>> sinter_call(std::string name,
   chosen.backend = backend;
   chosen.on_split = sinter::policy::allow;
   chosen.on_fallback = sinter::policy::error;
+  if (f == fusion::in_strips) chosen.strips = sinter::strip_policy::always;
+  if (f == fusion::apart) chosen.strips = sinter::strip_policy::never;
   // oneDNN cannot keep strict's rules within a post-op; our own kernels do.
   chosen.numerics = backend == "onednn" ? sinter::numerics::peer : sinter::numerics::strict;
   auto core = sinter::make_program(groups, describe(*load, f), chosen);

@@ -123,11 +123,11 @@ class workload {
   int copies_ = 1;
 };
 
-enum class fusion : unsigned char { fused, step_by_step, fused_dynamic };
+enum class fusion : unsigned char { fused, step_by_step, fused_dynamic, in_strips, apart };
 
 /// A bound call of Sinter on one backend. step_by_step: each step of a chain is a group of its own, the contraction
 /// keeps a bias that follows it. fused_dynamic: compiled for any number of rows, or any number, height and width of
-/// images.
+/// images. in_strips, apart: groups strip by strip wherever it can be done, or nowhere.
 sinter::result<std::unique_ptr<contender>> sinter_call(std::string name,
                                                        std::shared_ptr<workload> const& load,
                                                        std::string_view backend, fusion f);

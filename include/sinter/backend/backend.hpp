@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "../base/array_view.hpp"
 #include "../base/status.hpp"
 #include "../core/buffer.hpp"
 #include "../plan/problem.hpp"
@@ -58,6 +59,12 @@ inline bool is_reference_code(std::string_view implementation) {
   return false;
 }
 
+/// Rows first, first + 1, ..., last - 1 of an image.
+struct row_range {
+  extent first = 0, last = 0;
+  extent count() const noexcept { return last > first ? last - first : 0; }
+};
+
 class invocation {
  public:
   /// Everything set by the last repoint() is computed. No allocation, no exception. code::ok, or why the library
@@ -82,6 +89,13 @@ class invocation {
   /// Computes part 0 <= part < cut(): in any order, each part once, on the caller's thread, in this invocation's own
   /// scratch. No allocation, no exception.
   virtual code run_part(int /*part*/) noexcept { return run(); }
+
+  /// Computes these rows of one image of the outputs, the bits that run() gives them. Only of a kernel that by_rows()
+  /// gave, after repoint(), from whose arguments `at` differs by pointers alone: each is where row 0 of image 0 is or
+  /// would be, and what these rows do not read or write need not be there. No allocation, no exception.
+  virtual code run_rows(call_args const& /*at*/, extent /*image*/, row_range /*rows*/) noexcept {
+    return code::unsupported;
+  }
 
  private:
   run_function run_;
@@ -108,6 +122,12 @@ class kernel {
   /// Packs a weight from any strides, in f32 or in the precision's weight dtype (f32 is rounded to nearest even).
   /// `source` has the problem's extents.
   virtual result<packed_weight> pack(int operand, tensor_view const& source) const = 0;
+  /// This kernel (problem, layouts, scratch, bits) such that run_rows() of its invocations computes each of these rows of
+  /// an image; or a sentence. Images are N,H,W,C, their heights and widths known.
+  virtual result<std::shared_ptr<kernel const>> by_rows(
+      array_view<row_range const> /*ranges*/) const {
+    return failure{code::unsupported, "sinter: this kernel computes whole images only"};
+  }
   /// A new mutable side for one thread. May allocate.
   virtual result<std::unique_ptr<invocation>> make_invocation() const = 0;
 };

@@ -11,24 +11,11 @@
 #include <string>
 #include <utility>
 
-#include "../jit/kernel_key.hpp"
-#include "../jit/process_cache.hpp"
-#include "../plan/text.hpp"
 #include "backend.hpp"
+#include "jit_conv_code.hpp"
 #include "jit_conv_pack.hpp"
-#include "jit_conv_rules.hpp"
 
 namespace sinter::inline SINTER_ABI::jit {
-
-/// The immutable side of a built convolution.
-struct conv_code {
-  problem wanted;
-  conv_plan plan;
-  std::shared_ptr<machine_code const> code[conv_kernels];
-  std::size_t frame_bytes = 0;
-  std::size_t amx_at = 0;  ///< amx_memory in the frame
-  std::string note;        ///< why these instructions, where there was a choice
-};
 
 class conv_invocation final : public invocation {
  public:
@@ -42,6 +29,8 @@ class conv_invocation final : public invocation {
   void repoint(call_args const& args) noexcept override {
     problem const& p = args.shapes != nullptr ? *args.shapes : built_->wanted;
     args_ = args;
+    height_ = p.domain[1];
+    width_ = p.domain[2];
     geometry_ = geometry_of(plan_, p);
     block_ = block_of(plan_, geometry_);
     empty_ = geometry_.empty() || plan_.out == 0;
@@ -62,6 +51,14 @@ class conv_invocation final : public invocation {
     extent const all = empty_ ? 0 : unit_count();
     units(all * part / parts_, all * (part + 1) / parts_);
     return sinter::code::ok;
+  }
+  sinter::code run_rows(call_args const& at, extent image, row_range rows) noexcept override {
+    if (empty_) return sinter::code::ok;
+    args_ = at;
+    to_next_block_ = 0;
+    if (!plan_.tiles()) return some_rows(image, rows);
+    tile_scope const tiles(*reinterpret_cast<amx_memory*>(memory_.data() + built_->amx_at));
+    return some_rows(image, rows);
   }
 
  private:
@@ -124,23 +121,29 @@ class conv_invocation final : public invocation {
   /// Units first, first + 1, ..., last - 1: panels of a block before the next block.
   void walk(extent first, extent last) noexcept {
     extent const panels = panel_count();
-    for (extent n = first / panels; n * panels < last; ++n)
-      one_block(n, (std::max)(first - n * panels, extent{0}),
+    for (extent n = first / panels; n * panels < last; ++n) {
+      to_next_block_ = first_input(n + 1) - first_input(n);
+      one_block(nth_block(geometry_, block_, n), (std::max)(first - n * panels, extent{0}),
                 (std::min)(last - n * panels, panels));
+    }
   }
 
   static std::byte const* moved(void const* p, extent bytes) noexcept {
     return static_cast<std::byte const*>(p) + bytes;
   }
 
-  /// Panels first, first + 1, ..., last - 1 of block n.
-  void one_block(extent n, extent first, extent last) noexcept {
-    conv_block const b = nth_block(geometry_, block_, n);
+  sinter::code some_rows(extent image, row_range rows) noexcept {
+    for_each_block_of(geometry_, block_, height_, width_, image, rows,
+                      [&](conv_block const& b) { one_block(b, 0, panel_count()); });
+    return sinter::code::ok;
+  }
+
+  /// Panels first, first + 1, ..., last - 1 of a block.
+  void one_block(conv_block const& b, extent first, extent last) noexcept {
     source_ = moved(args_.operands[plan_.src], b.image0 * geometry_.src.image);
     row_ = geometry_.src.row;
     column_ = geometry_.src.column;
     if (plan_.copied) copy_inputs(inputs_of(geometry_, b));
-    to_next_block_ = first_input(n + 1) - first_input(n);
     strips_.clear();
     for_each_strip(plan_, geometry_, b, [&](conv_strip const& s, conv_run r) {
       if (strips_.size() == most_strips) one_batch(b, first, last);
@@ -274,6 +277,7 @@ class conv_invocation final : public invocation {
   call_args args_;
   conv_geometry geometry_;
   block_extents block_;
+  extent height_ = 0, width_ = 0;  ///< of an output, for run_rows()
   bool empty_ = true;
   int parts_ = 1;
   dtype src_type_ = dtype::f32;
@@ -319,6 +323,13 @@ class conv_kernel final : public kernel {
                                               std::to_string(bytes) + " bytes"};
     return packed_weight{std::move(storage), layout_key(operand)};
   }
+  result<std::shared_ptr<kernel const>> by_rows(array_view<row_range const> ranges) const override {
+    auto built = std::shared_ptr<conv_code>(new conv_code(*built_));
+    if (status st = detail::add_rows(built->plan, built->wanted, ranges); !st.ok())
+      return st.error();
+    if (status st = generate_convs(*built); !st.ok()) return st.error();
+    return std::shared_ptr<kernel const>(new conv_kernel(std::move(built)));
+  }
   result<std::unique_ptr<invocation>> make_invocation() const override {
     return conv_invocation::make(built_);
   }
@@ -331,43 +342,7 @@ class conv_kernel final : public kernel {
   std::shared_ptr<conv_code const> built_;
 };
 
-inline kernel_key key_of(conv_shape const& s, epilogue_accesses const& accesses, chain const& c) {
-  kernel_key key('c');
-  key.add(s.level).add(s.kind).add(s.looped_epilogue).add(s.vectors).add(s.tail_lanes);
-  key.add(s.counts).add(s.run).add(accesses.size());
-  auto const& [spread, in, out, per_vector, in_last, taps, stride, dilation, column, rows_ahead] =
-      s.groups;
-  key.add(s.line.size());
-  for (line_tile const& t : s.line) {
-    key.add(t.rows).add(t.taps.size());
-    for (pixel_range const& pixels : t.taps) key.add(pixels.first).add(pixels.last);
-  }
-  key.add(spread).add(in).add(out).add(per_vector).add(in_last);
-  key.add(taps).add(stride).add(dilation).add(column).add(rows_ahead);
-  for (epilogue_access const& a : accesses)
-    key.add(a.output).add(a.index).add(a.type).add(a.across).add(a.moves);
-  return key.add(c);
-}
-
-inline result<std::shared_ptr<machine_code const>> generate_conv(conv_shape const& s,
-                                                                 epilogue_accesses const& accesses,
-                                                                 problem const& p,
-                                                                 epilogue const& e) {
-  return process_cache().get(
-      key_of(s, accesses, p.chain).text(), [&]() -> result<std::shared_ptr<machine_code const>> {
-        assembler a(s.level);
-        if (s.kind == product::bf16_tiles)
-          conv_amx_generator(a, s, accesses, e).emit();
-        else
-          conv_generator(a, s, accesses, e).emit();
-        auto const bytes = a.finish();
-        if (!bytes) return bytes.error();
-        return code_memory::process().publish(*bytes, profile_name(s.level, p));
-      });
-}
-
-/// Only where supports_conv() says yes. A chain too long for an epilogue per pixel of a tile gets
-/// it once, in a loop.
+/// Only where supports_conv() says yes.
 inline result<std::shared_ptr<kernel const>> build_conv(problem const& p, isa level,
                                                         std::string note = {}) {
   epilogue const e(p.chain, p.chain.anchor());
@@ -377,17 +352,7 @@ inline result<std::shared_ptr<kernel const>> build_conv(problem const& p, isa le
   built->note = std::move(note);
   built->amx_at = conv_amx_memory_at(e, level);
   built->frame_bytes = built->amx_at + (built->plan.tiles() ? sizeof(amx_memory) : 0);
-  for (int i = 0; i < conv_kernels; ++i) {
-    conv_shape& s = built->plan.shapes[i];
-    if (s.counts == 0) continue;
-    auto code = generate_conv(s, built->plan.accesses, p, e);
-    if (!code && code.error().what == code::unsupported && !s.looped_epilogue) {
-      s.looped_epilogue = true;
-      code = generate_conv(s, built->plan.accesses, p, e);
-    }
-    if (!code) return code.error();
-    built->code[i] = std::move(*code);
-  }
+  if (status st = generate_convs(*built); !st.ok()) return st.error();
   return std::shared_ptr<kernel const>(new conv_kernel(std::move(built)));
 }
 

@@ -18,6 +18,7 @@
 #include "../jit/conv_geometry.hpp"
 #include "../jit/conv_lines.hpp"
 #include "../plan/problem.hpp"
+#include "backend.hpp"
 #include "jit_matmul.hpp"
 
 namespace sinter::inline SINTER_ABI::jit {
@@ -241,6 +242,24 @@ inline conv_block inputs_of(conv_geometry const& g, conv_block const& b) {
     return std::clamp(a.start(o - 1) + a.reach(1), extent{0}, a.in);
   };
   return {b.image0, b.image1, first(g.y, b.y0), last(g.y, b.y1), first(g.x, b.x0), last(g.x, b.x1)};
+}
+
+/// Calls f(block) for blocks that together are these rows of an image of `height` x `width` outputs, which geometry_of()
+/// may have folded.
+template <class F>
+void for_each_block_of(conv_geometry const& g, block_extents const& e, extent height, extent width,
+                       extent image, row_range rows, F&& f) {
+  bool const folded = g.y.out != height || g.x.out != width;
+  extent const before = folded && g.x.out > height * width ? image * height * width : 0;
+  extent const image0 = folded && g.x.out > height * width ? 0 : image;
+  extent const y0 = folded ? 0 : rows.first, y1 = folded ? 1 : rows.last;
+  extent const x0 = folded ? before + rows.first * width : 0;
+  extent const x1 = folded ? before + rows.last * width : width;
+  if (rows.count() == 0) return;
+  for (extent y = y0; y < y1; y += e.rows)
+    for (extent x = x0; x < x1; x += e.columns)
+      f(conv_block{image0, image0 + 1, y, (std::min)(y + e.rows, y1), x,
+                   (std::min)(x + e.columns, x1)});
 }
 
 inline conv_run run_of(conv_plan const& plan, conv_geometry const& g, conv_strip const& s) {

@@ -116,6 +116,14 @@ inline void set_lines(conv_plan& plan, problem const& p) {
   for (conv_shape& s : plan.shapes) s.line = line;
 }
 
+/// The numbers of pixels that tiles of a block have, for each kind of run.
+inline void add_counts(conv_plan const& plan, conv_geometry const& g, conv_block const& b,
+                       row_counts (&counts)[2]) {
+  for_each_strip(plan, g, b, [&](conv_strip const& s, conv_run r) {
+    counts[static_cast<int>(r)] |= counts_of(split_rows(s.pixels, plan.tile()));
+  });
+}
+
 /// Which numbers of pixels each kernel's tiles have.
 inline void set_counts(conv_plan& plan, problem const& p) {
   row_counts counts[2] = {};
@@ -128,10 +136,7 @@ inline void set_counts(conv_plan& plan, problem const& p) {
     counts[1] = plan.whole_rows ? all_counts(tile) : 0;
   } else if (conv_geometry const g = geometry_of(plan, p); !g.empty()) {
     block_extents const e = block_of(plan, g);
-    for (extent n = 0; n < block_count(g, e); ++n)
-      for_each_strip(plan, g, nth_block(g, e, n), [&](conv_strip const& s, conv_run r) {
-        counts[static_cast<int>(r)] |= counts_of(split_rows(s.pixels, tile));
-      });
+    for (extent n = 0; n < block_count(g, e); ++n) add_counts(plan, g, nth_block(g, e, n), counts);
   }
   for (conv_run r : {conv_run::pixel, conv_run::kernel_row})
     for (bool tail : {false, true})

@@ -57,6 +57,11 @@ class depthwise_invocation final : public invocation {
     compute(lines * part / parts_, lines * (part + 1) / parts_);
     return code::ok;
   }
+  code run_rows(call_args const& at, extent image, row_range rows) noexcept override {
+    args_ = at;
+    compute(image * geometry_.y.out + rows.first, image * geometry_.y.out + rows.last);
+    return code::ok;
+  }
 
  private:
   depthwise_invocation(std::shared_ptr<depthwise_code const> built, buffer memory)
@@ -164,6 +169,10 @@ class depthwise_kernel final : public kernel {
                                               std::to_string(bytes) + " bytes"};
     pack_depthwise(built_->plan, storage->data(), source, weight_desc().type);
     return packed_weight{std::move(storage), layout_key(operand)};
+  }
+  /// Each line is computed by itself.
+  result<std::shared_ptr<kernel const>> by_rows(array_view<row_range const>) const override {
+    return std::shared_ptr<kernel const>(new depthwise_kernel(built_));
   }
   result<std::unique_ptr<invocation>> make_invocation() const override {
     return depthwise_invocation::make(built_);

@@ -31,6 +31,11 @@ class rows_invocation final : public invocation {
     args_ = args;
     problem const& p = args.shapes != nullptr ? *args.shapes : built_->wanted;
     geometry_ = geometry_of(*built_, p);
+    row_elements_ = detail::columns_in(p.domain);
+    if (p.domain.size() == 4) {
+      image_height_ = p.domain[1];
+      image_width_ = p.domain[2];
+    }
     parts_ = 1;
     for (int i = 0; i < built_->accesses.ssize(); ++i)
       frame_.accesses[i].row_stride = geometry_.rows.accesses[i].row;
@@ -53,10 +58,22 @@ class rows_invocation final : public invocation {
   sinter::code run_part(int part) noexcept override {
     if (geometry_.rows.empty()) return sinter::code::ok;
     if (geometry_.folded)
-      run_columns(part);
+      run_piece(part);
     else
-      run_rows(units() * part / parts_, units() * (part + 1) / parts_);
+      run_units(units() * part / parts_, units() * (part + 1) / parts_);
     set_whole();
+    return sinter::code::ok;
+  }
+  sinter::code run_rows(call_args const& at, extent image, row_range rows) noexcept override {
+    if (geometry_.rows.empty()) return sinter::code::ok;
+    args_ = at;
+    extent const line = image_width_ * (geometry_.folded ? row_elements_ : 1);
+    extent const first = (image * image_height_ + rows.first) * line;
+    extent const last = (image * image_height_ + rows.last) * line;
+    if (geometry_.folded)
+      run_columns(first, last);
+    else
+      run_units(first, last);
     return sinter::code::ok;
   }
 
@@ -76,7 +93,7 @@ class rows_invocation final : public invocation {
     if (me.single_)
       me.entry_(&me.frame_);
     else
-      me.run_rows(0, me.units());
+      me.run_units(0, me.units());
     return sinter::code::ok;
   }
 
@@ -135,7 +152,7 @@ class rows_invocation final : public invocation {
         base == nullptr ? base : static_cast<std::byte const*>(base) + offset;
   }
 
-  void run_rows(extent first, extent end) noexcept {
+  void run_units(extent first, extent end) noexcept {
     while (first < end) {
       extent const count =
           (std::min)(end - first, geometry_.rows.rows - first % geometry_.rows.rows);
@@ -144,10 +161,13 @@ class rows_invocation final : public invocation {
       first += count;
     }
   }
-  void run_columns(int part) noexcept {
+  void run_piece(int part) noexcept {
     extent const pieces = (geometry_.columns + piece - 1) / piece;
-    extent const first = pieces * part / parts_ * piece;
-    extent const end = (std::min)(pieces * (part + 1) / parts_ * piece, geometry_.columns);
+    run_columns(pieces * part / parts_ * piece,
+                (std::min)(pieces * (part + 1) / parts_ * piece, geometry_.columns));
+  }
+  /// Of the one row that all are.
+  void run_columns(extent first, extent end) noexcept {
     for (int i = 0; i < built_->accesses.ssize(); ++i) {
       epilogue_access const& a = built_->accesses[i];
       set_origin(i, a.across == columns::unit ? first * size_of(a.type) : 0);
@@ -163,6 +183,7 @@ class rows_invocation final : public invocation {
   rows_entry entry_;
   call_args args_;
   rows_geometry geometry_;
+  extent image_height_ = 1, image_width_ = 1, row_elements_ = 1;  ///< for run_rows()
   int parts_ = 1, together_ = 1;
   bool single_ = false;
 };
@@ -184,6 +205,13 @@ class rows_kernel final : public kernel {
   std::string layout_key(int) const override { return {}; }
   result<packed_weight> pack(int operand, tensor_view const&) const override {
     return detail::no_weight(built_->wanted.chain, operand);
+  }
+  result<std::shared_ptr<kernel const>> by_rows(array_view<row_range const>) const override {
+    shape const& d = built_->wanted.domain;
+    if (d.size() != 4 ||
+        (!has_masks(built_->shape.level) && d[2] * d[3] % lanes_of(built_->shape.level) != 0))
+      return failure{code::unsupported, "sinter: jit: rows of an image are no whole vectors"};
+    return std::shared_ptr<kernel const>(new rows_kernel(built_));
   }
   result<std::unique_ptr<invocation>> make_invocation() const override {
     return rows_invocation::make(built_);

@@ -108,11 +108,12 @@ inline failure no_memory(std::size_t arena_bytes) {
 inline result<std::unique_ptr<call_state>> call_state::make(
     std::shared_ptr<program_plan const> plan) {
   auto s = std::make_unique<call_state>();
-  for (group_plan const& g : plan->groups) {
-    auto made = g.chosen.kernel->make_invocation();
+  for (int g = 0; g < static_cast<int>(plan->groups.size()); ++g) {
+    kernel const* const runs = plan->runs(g);
+    auto made = runs != nullptr ? runs->make_invocation() : idle_invocation::make();
     if (!made) return made.error();
     s->invocations.push_back(std::move(*made));
-    if (plan->dynamic) s->shapes.push_back(g.problem);
+    if (plan->dynamic) s->shapes.push_back(plan->group(g).problem);
   }
   if (status st = s->workers.hire(*plan); !st.ok()) return st.error();
   s->active.reserve(plan->groups.size());
@@ -239,7 +240,7 @@ inline status call_state::resolve_group(int g) {
   for (int i = 0; i < group.operands.ssize(); ++i) {
     place const from = group.operands[i];
     if (!is_dynamic(group.problem.operands[at(i)].dims)) continue;
-    if (from.from == source::arena) {
+    if (from.from == source::arena || from.from == source::strip) {
       // A view of the item differs from it in extents that are fixed.
       shape const item = item_dims(from.index);
       actual[i] = group.problem.operands[at(i)].dims;
@@ -339,29 +340,29 @@ inline bool call_state::computes(int g) const noexcept {
 inline void call_state::find_active() noexcept {
   active.clear();
   for (int g = 0; g < static_cast<int>(plan->groups.size()); ++g)
-    if (computes(g)) active.push_back(g);
+    if (plan->runs(g) != nullptr && computes(g)) active.push_back(g);
 }
 
 /// An invocation whose pointers are those of the call before is left alone.
 inline void call_state::settle() noexcept {
   if (fresh) find_active();
   for (int g : active) {
+    planned_strip const* const strip = plan->strip_of(g);
     group_plan const& group = plan->group(g);
+    auto const& from = strip != nullptr ? strip->operands : group.operands;
+    auto const& to = strip != nullptr ? strip->outputs : group.outputs;
     call_args& now = args[at(g)];
     bool moved = fresh;
     auto const put = [&moved](auto*& where, auto* pointer) {
       moved = moved || where != pointer;
       where = pointer;
     };
-    for (int i = 0; i < group.operands.ssize(); ++i)
-      put(now.operands[i], address_of(group.operands[i]));
-    for (int i = 0; i < group.outputs.ssize(); ++i) {
-      place const to = group.outputs[i];
-      put(now.outputs[i],
-          to.from == source::output ? outputs[at(to.index)].data : arena_at(to.index, to.offset));
-    }
+    for (int i = 0; i < from.ssize(); ++i) put(now.operands[i], address_of(from[i]));
+    for (int i = 0; i < to.ssize(); ++i)
+      put(now.outputs[i], to[i].from == source::output ? outputs[at(to[i].index)].data
+                                                       : arena_at(to[i].index, to[i].offset));
     put(now.scratch, arena_at(group.scratch));
-    now.shapes = shapes.empty() ? nullptr : &shapes[at(g)];
+    now.shapes = shapes.empty() ? nullptr : &shapes[at(strip != nullptr ? strip->first : g)];
     if (!moved) continue;
     invocations[at(g)]->repoint(now);
     workers.cut(g, *invocations[at(g)], now);
@@ -379,12 +380,16 @@ inline code call_state::run_group(int g) noexcept {
   return workers.shares(g) ? workers.run(g) : invocations[at(g)]->run();
 }
 
-/// The line of SINTER_VERBOSE=2: sinter,call,backend,implementation,"problem",microseconds
+/// The line of SINTER_VERBOSE=2: sinter,call,backend,implementation,"problem",microseconds. Before the last group of a
+/// strip, whose line has the time of all, those of the others, `strip` for `call`.
 inline code call_state::run_logged(int g) noexcept {
   auto const start = std::chrono::steady_clock::now();
   code const c = run_group(g);
   double const us =
       std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  planned_strip const* const strip = plan->strip_of(g);
+  for (int i = strip != nullptr ? strip->first : g; i < g; ++i)
+    print_line("strip", plan->group(i).chosen, problem_of(i), 0);
   print_line("call", plan->group(g).chosen, problem_of(g), us);
   return c;
 }

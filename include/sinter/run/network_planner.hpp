@@ -16,6 +16,7 @@
 #include "network_plan.hpp"
 #include "network_weights.hpp"
 #include "program_builder.hpp"
+#include "strip_builder.hpp"
 
 namespace sinter::inline SINTER_ABI::detail {
 
@@ -326,6 +327,7 @@ class network_planner {
   // ---- memory
 
   status plan_memory() {
+    strip_builder(*program_, graph_.options).run();
     std::vector<int> order(program_->items.size());
     program_->arena_bytes = plan_arena(program_->items, order);
     if (program_->arena_bytes == arena_overflow)

@@ -17,6 +17,10 @@ namespace sinter::inline SINTER_ABI {
 
 enum class policy : unsigned char { allow, warn, error };
 
+/// Do neighbouring groups run strip by strip, the value between them in a near cache? by_rule: where run/strip_rules.hpp
+/// has measured that it is faster; always: wherever it can be done (for tests, and to measure on another machine).
+enum class strip_policy : unsigned char { by_rule, never, always };
+
 /// What options::threads may be at most: each worker has memory of its own.
 inline constexpr int max_threads = 1024;
 
@@ -32,6 +36,9 @@ struct options {
   /// Measure the willing backends once for each problem of the process and take the fastest; about 50 ms for each.
   /// Without it the rules of run/dispatch_rules.hpp choose. Wants fixed extents.
   bool tune = false;
+  strip_policy strips = strip_policy::by_rule;
+  /// Rows of a strip; 0: as many as the near cache holds.
+  int strip_rows = 0;
   /// No instructions above this level; it beats SINTER_MAX_ISA.
   std::optional<isa> max_isa = std::nullopt;
   /// The operand that shares its memory with the output, element by element. Empty: none may overlap.

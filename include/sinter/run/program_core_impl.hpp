@@ -285,6 +285,20 @@ inline std::string explain_threads(program_plan const& plan, kernel const& k) {
                " gives the same bits for one count only\n"});
 }
 
+inline std::string explain_strip(program_plan const& plan, int g) {
+  group_plan const& group = plan.group(g);
+  std::string t;
+  if (!group.apart.empty())
+    t = join({"  not in strips with group ", g - 1, ": ", group.apart, "\n"});
+  planned_strip const* const s = plan.strip_of(g);
+  if (s == nullptr) return t;
+  strip_plan const& rows = s->kernel->plan();
+  t += join({"  groups ", s->first, " to ", s->last, " run in ", rows.strips(), " strips of ",
+             rows.rows, " rows of each image, ", s->why, "\n"});
+  if (g == s->last) t += join({"  scratch of a strip: ", rows.scratch_bytes, " bytes\n"});
+  return t;
+}
+
 inline std::string explain_group(program_plan const& plan, int g) {
   group_plan const& group = plan.group(g);
   selection const& s = group.chosen;
@@ -301,6 +315,7 @@ inline std::string explain_group(program_plan const& plan, int g) {
   }
   for (refused_backend const& r : s.refusals)
     t += join({"  refused by ", r.backend, ": ", without_prefix(r.reason), "\n"});
+  t += explain_strip(plan, g);
   if (plan.threads > 1) t += explain_threads(plan, *s.kernel);
   t += join({"  scratch: ", s.kernel->scratch_bytes(), " bytes",
              plan.threads > 1 && s.kernel->own_threads() == 0 ? " for each thread\n" : "\n"});

@@ -11,15 +11,17 @@
 #include <string_view>
 #include <vector>
 
+#include "../backend/strip.hpp"
 #include "../plan/view_check.hpp"
 #include "arena_plan.hpp"
 #include "dispatch.hpp"
 
 namespace sinter::inline SINTER_ABI::detail {
 
-enum class source : unsigned char { input, weight, output, arena, constant };
+enum class source : unsigned char { input, weight, output, arena, constant, strip };
 
-/// The index is of an input, of a weight_use, of an output, of an arena item or of a constant.
+/// The index is of an input, of a weight_use, of an output, of an arena item or of a constant; `strip` is an item that
+/// has no bytes, since its value is never whole.
 struct place {
   source from = source::input;
   int index = -1;
@@ -32,6 +34,18 @@ struct group_plan {
   inline_vector<place, max_operands> operands;
   inline_vector<place, max_outputs> outputs;
   int scratch = -1;  ///< arena item
+  int strip = -1;    ///< that it runs in
+  std::string
+      apart{};  ///< why it is in no strip with the group before, where it reads that one's value
+};
+
+/// Groups first to last, which run together when the last one's turn comes.
+struct planned_strip {
+  int first = 0, last = 0;
+  std::shared_ptr<strip_kernel const> kernel;
+  inline_vector<place, max_operands> operands;  ///< of the kernel's call_args
+  inline_vector<place, max_outputs> outputs;
+  std::string why;
 };
 
 /// An operand that is bound by a view. Its description is that of its first use.
@@ -67,6 +81,7 @@ struct weight_use {
 
 struct program_plan {
   std::vector<group_plan> groups;
+  std::vector<planned_strip> strips;
   std::vector<input_slot> inputs;
   std::vector<output_slot> outputs;
   std::vector<weight_slot> weights;
@@ -85,6 +100,15 @@ struct program_plan {
   sinter::executor* executor = nullptr;  ///< where threads > 1
 
   group_plan const& group(int i) const { return groups[static_cast<std::size_t>(i)]; }
+  planned_strip const* strip_of(int g) const {
+    return group(g).strip < 0 ? nullptr : &strips[static_cast<std::size_t>(group(g).strip)];
+  }
+  /// What runs when it is the turn of group g; null where a later group's strip has taken it.
+  kernel const* runs(int g) const {
+    planned_strip const* const s = strip_of(g);
+    if (s == nullptr) return group(g).chosen.kernel.get();
+    return s->last == g ? s->kernel.get() : nullptr;
+  }
 };
 
 /// Index of the element with that name; -1 if there is none. `likely` is tried first.

@@ -41,7 +41,7 @@ class team {
   };
   struct worker {
     std::vector<std::unique_ptr<invocation>>
-        invocations;                     ///< by group; null where work is never cut
+        invocations;                     ///< by group; null where work is never cut, or another's
     std::vector<std::uint64_t> pointed;  ///< the version of each job
     buffer scratch;
   };
@@ -67,15 +67,20 @@ inline status team::hire(program_plan const& plan) {
   executor_ = plan.executor;
   jobs_.resize(plan.groups.size());
   std::size_t scratch = 0;
-  for (group_plan const& g : plan.groups)
-    if (g.chosen.kernel->own_threads() == 0)
-      scratch = (std::max)(scratch, g.chosen.kernel->scratch_bytes());
+  int const groups = static_cast<int>(plan.groups.size());
+  auto const shared = [&plan](int g) {
+    kernel const* const k = plan.runs(g);
+    return k != nullptr && k->own_threads() == 0 ? k : nullptr;
+  };
+  for (int g = 0; g < groups; ++g)
+    if (kernel const* const k = shared(g)) scratch = (std::max)(scratch, k->scratch_bytes());
   for (int i = 1; i < plan.threads; ++i) {
     worker w;
-    for (group_plan const& g : plan.groups) {
+    for (int g = 0; g < groups; ++g) {
       w.invocations.emplace_back();
-      if (g.chosen.kernel->own_threads() > 0) continue;
-      auto made = g.chosen.kernel->make_invocation();
+      kernel const* const k = shared(g);
+      if (k == nullptr) continue;
+      auto made = k->make_invocation();
       if (!made) return made.error();
       w.invocations.back() = std::move(*made);
     }
