@@ -58,7 +58,7 @@ struct conv_frame {
   std::int64_t ahead = 0, ahead_first = 0, ahead_end = 0, ahead_row = 0;
   // Written by the kernel.
   void const* tile_a = nullptr;
-  std::int64_t rows_left = 0, columns_left = 0, pixels_left = 0, spilled = 0;
+  std::int64_t rows_left = 0, columns_left = 0, blocks_left = 0, pixels_left = 0, spilled = 0;
 
   struct access {
     void const* origin = nullptr;  ///< of the first pixel, first column of the panel; as `a`
@@ -120,7 +120,18 @@ class conv_generator {
  private:
   // rdi holds the frame throughout. Origins stand in registers as far as there are any.
   static constexpr int frame = 7, block_count = 11;
-  static constexpr tile_registers r{0, 8, 9, 10, 2, 1, 1, 1, 6};
+  static constexpr tile_registers r{.a0 = 0,
+                                    .a1 = 8,
+                                    .lda = 9,
+                                    .lda3 = 10,
+                                    .b = 2,
+                                    .count = 1,
+                                    .scratch = 1,
+                                    .ldb = 1,
+                                    .ahead = 6,
+                                    .frame = frame,
+                                    .block_sums = offsetof(conv_frame, spill),
+                                    .blocks_left = offsetof(conv_frame, blocks_left)};
   static constexpr int origin_registers[] = {3, 5, 12, 13, 14, 15};
   static constexpr int origins_in_registers = 6;
   static constexpr register_set free_general = 1U << 1 | 1U << 2 | 1U << 8;
