@@ -44,6 +44,7 @@ class Group:
         self.ceiling_work = 0.0
         self.details = {}
         self.absent = {}
+        self.model = ""  # what the model of AMX says of it
         self.wrong = ""
         self.times = {}  # contender: processor time of each repetition in nanoseconds
 
@@ -118,7 +119,7 @@ class Results:
         for described in ours.get("groups", []):
             group = self.groups.setdefault(described["name"], Group(described["name"]))
             for key in ("table", "type", "flops", "bytes", "copies", "ceiling", "ceiling_work", "details",
-                        "absent", "wrong"):
+                        "absent", "model", "wrong"):
                 setattr(group, key, described.get(key, getattr(group, key)))
         for run in data["benchmarks"]:
             if run.get("run_type", "iteration") != "iteration" or run.get("error_occurred") or run.get("skipped"):

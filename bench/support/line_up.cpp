@@ -3,16 +3,28 @@
 #include <cmath>
 #include <cstring>
 
+#include <sinter/backend/jit_tiles.hpp>
+
 #include "peers/peer_calls.hpp"
 #include "work.hpp"
 
 namespace sinter_bench {
+
+std::string tile_model_of(sinter::problem const& p) {
+  sinter::jit::tile_facts f;
+  if (p.chain.anchor() < 0 || !sinter::jit::tile_facts_of(p, f) || f.rows < 0) return {};
+  sinter::jit::tile_model const m = sinter::jit::model_of(f);
+  return "AMX: " + std::to_string(static_cast<long long>(m.tiles)) +
+         " cycles in tiles, AVX512-BF16: " + std::to_string(static_cast<long long>(m.vectors)) +
+         " (model, not measured)";
+}
 
 line_up_maker::line_up_maker(std::shared_ptr<workload> load) : load_(std::move(load)) {
   made_.flops = load_->flops();
   made_.bytes = load_->bytes();
   made_.copies = load_->copies();
   made_.type = load_->problem().chain.precision.src;
+  if (load_->parts() == 1) made_.model = tile_model_of(load_->problem());
 }
 
 void line_up_maker::join(std::string const& name, sinter::result<std::unique_ptr<contender>> c,

@@ -231,6 +231,7 @@ class suite_run {
       std::printf("   [ceiling %.1f %s, %s]", roof.work / top,
                   roof.kind == 'F' ? "GFLOP/s" : "GB/s", roof.loop->detail().c_str());
     std::printf("\n");
+    if (!l.model.empty()) std::printf("  %s\n", l.model.c_str());
     double base = 0, chosen = 0, best_other = 0;
     for (auto const& c : l.contenders) {
       std::vector<double> const times = results_.take(g.full_name() + "/" + c->name());
@@ -323,7 +324,7 @@ class suite_run {
                ", \"table\": " + quoted(g.full_table()) +
                ", \"type\": " + quoted(std::string(sinter::name_of(l.type))) + ", " + numbers +
                ", \"details\": {" + details + "}, \"absent\": {" + absent +
-               "}, \"wrong\": " + quoted(l.wrong) + "}";
+               "}, \"model\": " + quoted(l.model) + ", \"wrong\": " + quoted(l.wrong) + "}";
   }
 
   collector results_;

@@ -70,6 +70,8 @@ struct line_up {
     std::string name, reason;
   };
   std::vector<absence> absent;
+  /// What the model of AMX says of a product that tiles could compute; empty: of this one it says nothing.
+  std::string model;
   std::string wrong;  ///< who computes something else than the first contender; empty: nobody
   /// A rule of dispatch that is under test, and whom it takes; empty: none.
   std::string rule, chosen;

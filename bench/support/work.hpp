@@ -144,6 +144,9 @@ sinter::result<std::unique_ptr<contender>> steps_alone(work const& w);
 /// Backends that take part: those selected, or all of this build but the reference.
 std::vector<std::string> backends_of(selection const& s);
 
+/// What the model of AMX (backend/jit_tiles.hpp) says of a product of two bf16 operands; empty of any other problem.
+std::string tile_model_of(sinter::problem const& p);
+
 /// A line-up in which every contender has computed its result once, and been compared with the first
 /// one. Steps after the contraction must not enlarge a difference much: activations, sums, products
 /// with numbers below 1.

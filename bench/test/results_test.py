@@ -27,6 +27,9 @@ def check_groups(results):
         check(set(group.details) == set(group.contenders), f"{name}: {group.details} ran as {group.contenders}")
         if group.contenders and group.bytes > 0 and results.machine["peaks"]:
             check(group.ideal() > 0, f"{name} has no ceiling")
+        if "/matmul/" in name:
+            check(("(model, not measured)" in group.model) == (group.precision == "bf16"),
+                  f"{name} has the model's figures '{group.model}'")
 
 
 def main():

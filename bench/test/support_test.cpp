@@ -69,6 +69,21 @@ TEST_CASE("workload: operations and bytes") {
   CHECK((*chains)->bytes() == 4 * (8 * 96 + 96 * 64 + 64 + 64 * 32 + 32 + 8 * 32));
 }
 
+TEST_CASE("tile_model_of: of products of bf16, whatever follows them, and of nothing else") {
+  auto const model = [](std::string const& chain, sinter::shape const& x, sinter::shape const& w) {
+    return tile_model_of(workload::describe({chain, {{"x", x}, {"w", w}}}).value());
+  };
+  // 512^3 / (16 * 16 * 32) products of 16 cycles, 1024 stores of as many, 2 cycles a row of sums, one configuration.
+  std::string const tiles = std::to_string(16384 * 16 + 1024 * 16 + 2 * 512 * 32 + 250);
+  std::string const vectors = std::to_string(512 * 32 * 256 + 512 * 32);
+  CHECK(model("matmul(x, w) | relu [bf16]", {512, 512}, {512, 512}) ==
+        "AMX: " + tiles + " cycles in tiles, AVX512-BF16: " + vectors + " (model, not measured)");
+  CHECK(model("conv2d(x, w) | relu [bf16]", {1, 8, 8, 32}, {16, 3, 3, 32}).starts_with("AMX: "));
+  CHECK(model("matmul(x, w) | relu [f32]", {512, 512}, {512, 512}).empty());
+  CHECK(tile_model_of(workload::describe({"relu(x:tensor) [bf16]", {{"x", {8, 8}}}}).value())
+            .empty());
+}
+
 TEST_CASE("workload: what is not understood") {
   auto const sentence = [](work const& w) { return workload::make_problems(w).error().message; };
   CHECK(sentence({"relu(~h:tensor)", {}}) == "sinter: no chain before this one makes 'h'");

@@ -18,6 +18,9 @@
 #include <vector>
 
 #include <sinter/backend/jit.hpp>
+#if SINTER_WITH_ONEDNN
+#include <sinter/backend/onednn.hpp>
+#endif
 #include <sinter/plan/resolve.hpp>
 
 #include "emulator/amx_emulator.hpp"
@@ -70,20 +73,30 @@ void check(std::string const& text, std::vector<shape> const& dims, check_option
   check(problem_from(text, dims), options, true);
 }
 
-/// One kernel ready to be called, with operands of small integers or of any numbers.
+using numbers = std::vector<bfloat16>;
+
+/// For each operand of p small integers, or any numbers.
+std::vector<numbers> some_numbers(problem const& p, bool integers) {
+  std::mt19937 random(7);
+  std::vector<numbers> all(p.chain.operands.size());
+  for (std::size_t i = 0; i < all.size(); ++i)
+    for (extent n = element_count(p.operands[i].dims); n-- > 0;) {
+      float const v = static_cast<float>(static_cast<int>(random() % 17) - 8);
+      all[i].push_back(
+          to_bfloat16(integers ? v : v * static_cast<float>(random() % 1000) / 999.0F));
+    }
+  return all;
+}
+
+/// One kernel ready to be called.
 class ready {
  public:
-  explicit ready(problem const& p, bool integers = true) : p_(p), kernel_(built(p)) {
-    std::mt19937 random(7);
-    operands_.resize(p.chain.operands.size());
+  explicit ready(problem const& p, bool integers = true) : ready(p, some_numbers(p, integers)) {}
+  ready(problem const& p, std::vector<numbers> operands, backend const& by = jit_backend())
+      : p_(p), kernel_(by.build(p).value()), operands_(std::move(operands)) {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       tensor_desc const& d = p.operands[i];
       REQUIRE(d.type == dtype::bf16);
-      for (extent n = element_count(d.dims); n-- > 0;) {
-        float const v = static_cast<float>(static_cast<int>(random() % 17) - 8);
-        operands_[i].push_back(
-            to_bfloat16(integers ? v : v * static_cast<float>(random() % 1000) / 999.0F));
-      }
       args_.operands[i] = operands_[i].data();
       if (p.chain.operands[static_cast<int>(i)].role != role::weight) continue;
       auto w = kernel_->pack(static_cast<int>(i),
@@ -116,7 +129,7 @@ class ready {
  private:
   problem p_;
   std::shared_ptr<kernel const> kernel_;
-  std::vector<std::vector<bfloat16>> operands_;
+  std::vector<numbers> operands_;
   std::vector<packed_weight> packed_;
   std::vector<float> out_;
   buffer scratch_;
@@ -280,6 +293,9 @@ TEST_CASE("amx: convolutions of every kernel, stride, padding and number of chan
                        {1, 10, 34, 16, 8, 3, 1, 1, 2},
                        {1, 5, 70, 24, 65, 3, 1, 1, 1},
                        {3, 4, 4, 40, 10, 1, 2, 0, 1},
+                       {2, 4, 4, 40, 97, 3, 1, 1, 1},
+                       {3, 5, 3, 33, 64, 1, 2, 0, 1},
+                       {1, 7, 14, 35, 160, 3, 1, 1, 1},
                        {1, 3, 3, 5, 3, 5, 1, 2, 1},
                        {1, 1, 90, 48, 16, 1, 1, 0, 1}}) {
     std::string const k = std::to_string(r.kernel), pad = std::to_string(r.pad);
@@ -384,6 +400,13 @@ TEST_CASE("amx: as many tile products as there must be, and few configurations")
                                   << c.configurations << " configuration");
     }
   }
+  // So do strips of a convolution with one tile of rows, which take two panels of channels at a time where there are
+  // two: 4 products of 5 loads for each of them, and 2 of 3 for a panel alone.
+  ready thin(problem_from("conv2d(x, w, pad=1)" + std::string(bf16_to_f32),
+                          {{1, 4, 16, 32}, {96, 3, 3, 32}}));
+  amx::counts const c = counted_in([&] { CHECK(thin()); });
+  CHECK(c.configurations >= 1);
+  CHECK(c[amx::instruction::tileloadd] * 6 == c.products() * (5 + 3));
   // A batch that does not fold shares the configuration of its call.
   ready batch(
       problem_from("matmul(x, w:tensor)" + std::string(bf16_to_f32), {{6, 32, 32}, {6, 32, 32}}));
@@ -481,6 +504,41 @@ TEST_CASE("amx: beside another owner of tiles, in fresh threads, in many at once
   CHECK(WEXITSTATUS(how) == 0);
   CHECK(amx::configured_threads() == 0);
 }
+
+TEST_CASE("amx: an exception that passes through a call's tiles releases them") {
+  NEEDS_TILE_KERNELS();
+  buffer memory(sizeof(jit::amx_memory));
+  auto& own = *new (memory.data()) jit::amx_memory;
+  std::vector<std::uint32_t> const words = jit::amx_palette();
+  std::memcpy(own.palette, words.data(), sizeof own.palette);
+  bool caught = false;
+  try {
+    jit::tile_scope const scope(own);
+    asm volatile(".byte 0xc4, 0xe2, 0x78, 0x49, 0x07" ::"D"(own.palette) : "memory");
+    own.configured = 1;
+    if (tiles.how() == amx::mode::emulated) CHECK(amx::tiles_configured());
+    throw 1;
+  } catch (int) {
+    caught = true;
+  }
+  CHECK(caught);
+  CHECK_FALSE(amx::tiles_configured());
+}
+
+#if SINTER_WITH_ONEDNN
+// Where AMX is native, oneDNN has tiles of its own.
+TEST_CASE("amx: in turn with oneDNN in the same thread") {
+  NEEDS_TILE_KERNELS();
+  problem const p = product(40, 50, 70);
+  ready ours(p), theirs(p, some_numbers(p, true), onednn_backend());
+  std::vector<float> const wanted = ours.run();
+  for (int i = 0; i < 3; ++i) {
+    CHECK(theirs.run() == wanted);
+    amx::strict_call const strict;
+    CHECK(ours.run() == wanted);
+  }
+}
+#endif
 
 namespace {
 
@@ -623,6 +681,18 @@ std::shared_ptr<jit::machine_code const> integer_kernel(jit::tile_product kind, 
 
 }  // namespace
 
+namespace {
+
+/// The same product of bytes as one of bf16, which holds every byte, on a level.
+std::vector<float> in_bf16(extent k, std::vector<numbers> const& values, isa level) {
+  problem p = product(32, 32, k);
+  p.max_isa = level;
+  return ready(p, values).run();
+}
+
+}  // namespace
+
+// Sums below 2^24 are exact in f32 too, so products of bf16 give the same numbers on every level, and as f32 the same bits.
 TEST_CASE("amx: sums of bytes are exact in s32, for each pair of signs and every tail of K") {
   NEEDS_TILE_KERNELS();
   for (jit::tile_product_row const& row : jit::tile_product_table) {
@@ -651,6 +721,7 @@ TEST_CASE("amx: sums of bytes are exact in s32, for each pair of signs and every
         amx::strict_call const strict;
         code->entry<void (*)(integer_frame*)>()(&f);
       }
+      std::vector<float> sums;
       for (std::size_t i = 0; i < 32; ++i)
         for (std::size_t n = 0; n < 32; ++n) {
           std::int32_t wanted = 0, given = 0;
@@ -658,7 +729,16 @@ TEST_CASE("amx: sums of bytes are exact in s32, for each pair of signs and every
             wanted += value(x[i * depth + d], first_signed) * value(w[d * 32 + n], second_signed);
           std::memcpy(&given, f.memory.sums + (i * 32 + n) * 4, 4);
           CHECK(given == wanted);
+          sums.push_back(static_cast<float>(given));
         }
+      if (k * 255 * 128 >= 1 << 24) continue;
+      std::vector<numbers> values(2);
+      for (std::uint8_t e : x)
+        values[0].push_back(to_bfloat16(static_cast<float>(value(e, first_signed))));
+      for (std::uint8_t e : w)
+        values[1].push_back(to_bfloat16(static_cast<float>(value(e, second_signed))));
+      CHECK(in_bf16(k, values, isa::amx) == sums);
+      for (isa level : jit_levels()) CHECK(in_bf16(k, values, level) == sums);
     }
   }
 }

@@ -35,7 +35,7 @@ void check_all(problem p, check_options options = {}) {
     auto const k = jit_backend().build(p);
     REQUIRE_MESSAGE(k.ok(), k.error().message);
     std::string const name = (*k)->stages()[0].implementation;
-    CHECK(name.starts_with("jit:" + std::string(name_of(level)) + ":"));
+    CHECK(name.starts_with(implementation_prefix(p, level)));
     CHECK(name.find("_pool") != std::string::npos);
     options.values =
         wanted == pattern::specials && flushes(level, p.chain) ? pattern::nan_rows : wanted;

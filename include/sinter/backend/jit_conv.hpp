@@ -161,12 +161,25 @@ class conv_invocation final : public invocation {
 
   /// These panels of all images, for the strips at hand.
   void one_batch(conv_block const& b, extent first, extent last) noexcept {
-    for (extent i = first; i < last; ++i) {
+    bool const thin = is_thin();
+    for (extent i = first; i < last; i += pair_ ? 2 : 1) {
+      pair_ = thin && i + 1 < last && has_whole_next(i);
       std::byte const* source = source_ + start_panel(i, i + 1 == panel_count());
       for (image_ = b.image0; image_ < b.image1; ++image_, source += geometry_.src.image)
         for (prepared_strip const& s : strips_) one_strip(s, source);
     }
     strips_.clear();
+  }
+  /// Strips that are one tile of rows take two panels of tiles at a time.
+  bool is_thin() const noexcept {
+    bool thin = plan_.tiles();
+    for (prepared_strip const& s : strips_) thin = thin && s.strip.pixels <= amx_rows;
+    return thin;
+  }
+  /// Panels i and i + 1 are whole ones of the same group.
+  bool has_whole_next(extent i) const noexcept {
+    extent const group = i / panels_per_group(), nth = i % panels_per_group();
+    return (nth + 2) * plan_.panel_columns(false) <= plan_.out_of(group);
   }
 
   /// Bytes from the first channel of the source to the first of the group of panel i.
@@ -231,6 +244,7 @@ class conv_invocation final : public invocation {
     panel const& of = panels_[conv_kernel_index(prepared.run, tail_)];
     frame_.a = moved(source, prepared.source);
     frame_.b = panel_[static_cast<int>(prepared.run)] + prepared.first_run * of.run_bytes;
+    frame_.pair = pair_ ? of.bytes : 0;
     frame_.walk = prepared.walk;
     frame_.walk.b_row = prepared.skipped * of.run_bytes;
     for (int i = 0; i < plan_.accesses.ssize(); ++i) {
@@ -287,7 +301,7 @@ class conv_invocation final : public invocation {
   inline_vector<prepared_strip, most_strips> strips_;
   // Of the panel at hand.
   std::byte const* panel_[2] = {};
-  bool tail_ = false;
+  bool tail_ = false, pair_ = false;
   extent image_ = 0, channel_ = 0;
 };
 

@@ -239,7 +239,8 @@ class pooled_kernel final : public kernel {
     return {{std::string(text(built_->wanted.chain).view()),
              built_->front->stages()[0].implementation + " + " + built_->pool->implementation() +
                  " in blocks of " + block + " (" + between + ")",
-             {}}};
+             {},
+             built_->front->stages()[0].note}};
   }
   std::string layout_key(int operand) const override {
     return built_->front->layout_key(front_operand(operand));
@@ -278,7 +279,8 @@ inline result<std::shared_ptr<kernel const>> build_pooled(problem const& p, isa 
   built->split = std::move(*split);
   built->pool = std::move(*pool);
   built->blocks = detail::blocks_of(p, built->split);
-  auto front = detail::build_front(detail::front_of(built->split, built->blocks), level);
+  problem const half = detail::front_of(built->split, built->blocks);
+  auto front = detail::build_front(half, detail::level_of_front(half, level));
   if (!front) return front.error();
   built->front = std::move(*front);
   return std::shared_ptr<kernel const>(new pooled_kernel(std::move(built)));

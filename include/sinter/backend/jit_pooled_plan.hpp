@@ -12,6 +12,7 @@
 #include "jit_depthwise.hpp"
 #include "jit_pool.hpp"
 #include "jit_rows.hpp"
+#include "jit_tiles.hpp"
 #include "pool_split.hpp"
 
 namespace sinter::inline SINTER_ABI::jit {
@@ -125,9 +126,14 @@ inline verdict supports_front(problem const& p, isa level) {
   if (verdict v = check_contraction(p.chain); !v) return v;
   return is_depthwise(p) ? supports_depthwise(p, level) : supports_conv(p, level);
 }
-inline result<std::shared_ptr<kernel const>> build_front(problem const& p, isa level) {
-  if (p.chain.anchor() < 0) return build_rows(p, level);
-  return is_depthwise(p) ? build_depthwise(p, level) : build_conv(p, level);
+/// What a front half is computed with: tiles or vectors where it is a convolution.
+inline product_level level_of_front(problem const& p, isa level) {
+  bool const product = p.chain.anchor() >= 0 && !is_depthwise(p);
+  return product ? level_of_product(p, level) : product_level{level, {}};
+}
+inline result<std::shared_ptr<kernel const>> build_front(problem const& p, product_level const& l) {
+  if (p.chain.anchor() < 0) return build_rows(p, l.level);
+  return is_depthwise(p) ? build_depthwise(p, l.level) : build_conv(p, l.level, l.why);
 }
 
 }  // namespace detail

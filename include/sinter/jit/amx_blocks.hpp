@@ -25,6 +25,23 @@ struct amx_frame {
   std::size_t memory = 0;   ///< amx_memory
 };
 
+/// Of a frame with `a`, accesses and scratch, whose amx_memory begins `memory` bytes from its start.
+template <class Frame>
+amx_frame amx_frame_of(std::size_t lda, std::size_t memory) {
+  using access = typename Frame::access;
+  amx_frame f{};
+  f.a = offsetof(Frame, a);
+  f.lda = lda;
+  f.accesses = offsetof(Frame, accesses);
+  f.access_bytes = sizeof(access);
+  f.origin = offsetof(access, origin);
+  f.row_stride = offsetof(access, row_stride);
+  f.at = offsetof(access, at);
+  f.scratch = offsetof(Frame, scratch);
+  f.memory = memory;
+  return f;
+}
+
 class amx_blocks {
  public:
   static constexpr amx_registers r{.frame = 7,
@@ -44,6 +61,8 @@ class amx_blocks {
   static xb::Reg64 g(int i) { return assembler::general(i); }
   xb::Address field(std::size_t offset) const { return a_.qword[g(r.frame) + offset]; }
   xb::Address own(std::size_t offset) const { return field(f_.memory + offset); }
+
+  int memory_at() const { return static_cast<int>(f_.memory); }
 
   /// The kernel's entry: saved registers, masks, leading dimension.
   void enter(int tail_lanes, extent run_bytes) {
@@ -141,6 +160,21 @@ class amx_blocks {
     a_.jnz(again, xb::CodeGenerator::T_NEAR);
   }
 
+  /// Eight blocks of rows bring the next panel, `from` (a field) bytes behind this one: a line of each in turn for
+  /// every product.
+  void prefetch_at(std::size_t from) {
+    xb::Reg64 const at = g(r.ahead);
+    a_.mov(at, own(offsetof(amx_memory, row)));
+    if (f_.a_line != 0) {
+      a_.mov(g(r.count), own(offsetof(amx_memory, line)));
+      a_.shl(g(r.count), 5);
+      a_.add(at, g(r.count));
+    }
+    a_.shl(at, 3);
+    a_.and_(at, 0x700);
+    a_.add(at, field(from));
+  }
+
   /// The epilogue of block_rows rows of one panel, as a function within the kernel.
   void emit_epilogue(int vectors, int tail_lanes) {
     xb::Label next_row;
@@ -157,6 +191,9 @@ class amx_blocks {
     a_.jnz(next_row, xb::CodeGenerator::T_NEAR);
     a_.ret();
   }
+
+ protected:
+  assembler& a_;
 
  private:
   static constexpr int sums = 10;
@@ -249,7 +286,6 @@ class amx_blocks {
   }
 
   static constexpr int free_register = 8;
-  assembler& a_;
   epilogue_accesses accesses_;
   epilogue const& epilogue_;
   amx_frame f_;

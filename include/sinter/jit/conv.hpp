@@ -56,6 +56,7 @@ struct conv_frame {
   /// at the end. The kernel leaves in `ahead` where to go on. Of narrow groups inputs are
   /// prefetched: `ahead` bytes from a tile's, rows of `ahead_row` bytes.
   std::int64_t ahead = 0, ahead_first = 0, ahead_end = 0, ahead_row = 0;
+  std::int64_t pair = 0;  ///< of tiles: bytes to a second panel beside this one; 0: none
   // Written by the kernel.
   void const* tile_a = nullptr;
   std::int64_t rows_left = 0, columns_left = 0, blocks_left = 0, pixels_left = 0, spilled = 0;

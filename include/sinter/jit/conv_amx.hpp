@@ -18,62 +18,70 @@ inline std::size_t conv_amx_memory_at(epilogue const& e, isa level) {
   return round_up(conv_frame_bytes(e, level), 64);
 }
 
-class conv_amx_generator {
+class conv_amx_generator : private amx_blocks {
  public:
   conv_amx_generator(assembler& a, conv_shape const& s, epilogue_accesses const& accesses,
                      epilogue const& e)
-      : a_(a), s_(s), blocks_(a, accesses, e, frame_of(e, s.level)) {
+      : amx_blocks(a, accesses, e, frame_of(conv_amx_memory_at(e, s.level))), s_(s) {
     run_.bytes = s.run * size_of(row_of(s.kind).a);
     run_.vectors[0] = s.vectors;
-    run_.memory = static_cast<int>(conv_amx_memory_at(e, s.level));
+    run_.memory = memory_at();
   }
 
   void emit() {
     int const tiles = s_.vectors == 1 ? 4 : 2;
-    blocks_.enter(s_.tail_lanes, run_.bytes);
+    enter(s_.tail_lanes, run_.bytes);
     xb::Label blocks_of[5];
-    blocks_.phases(offsetof(conv_frame, walk.pixels), tiles, blocks_of);
-    blocks_.leave();
+    phases(offsetof(conv_frame, walk.pixels), tiles, blocks_of);
+    leave();
     for (int i = 1; i <= tiles; ++i) {
       a_.L(blocks_of[i]);
-      emit_lines(i);
+      emit_blocks(i);
     }
     a_.L(end_);
-    blocks_.emit_epilogue(s_.vectors, s_.tail_lanes);
+    emit_epilogue(s_.vectors, s_.tail_lanes);
   }
 
  private:
-  static constexpr amx_registers r = amx_blocks::r;
-  static xb::Reg64 g(int i) { return assembler::general(i); }
-  xb::Address field(std::size_t offset) const { return blocks_.field(offset); }
-  xb::Address own(std::size_t offset) const { return blocks_.own(offset); }
-
-  static amx_frame frame_of(epilogue const& e, isa level) {
-    using access = conv_frame::access;
-    amx_frame f{};
-    f.a = offsetof(conv_frame, a);
-    f.lda = offsetof(conv_frame, walk.lda);
-    f.accesses = offsetof(conv_frame, accesses);
-    f.access_bytes = sizeof(access);
-    f.origin = offsetof(access, origin);
-    f.row_stride = offsetof(access, row_stride);
-    f.at = offsetof(access, at);
-    f.line_stride = offsetof(access, line_stride);
+  static amx_frame frame_of(std::size_t memory) {
+    amx_frame f = amx_frame_of<conv_frame>(offsetof(conv_frame, walk.lda), memory);
+    f.line_stride = offsetof(conv_frame::access, line_stride);
     f.a_line = offsetof(conv_frame, walk.a_line);
-    f.scratch = offsetof(conv_frame, scratch);
-    f.memory = conv_amx_memory_at(e, level);
     return f;
   }
 
-  void emit_lines(int rows) {
+  /// Two panels at a time, where strips have one tile of rows.
+  bool takes_pairs() const { return s_.vectors == tile_vectors && s_.tail_lanes == 0; }
+
+  void emit_blocks(int rows) {
+    if (rows > 1 || !takes_pairs()) return emit_lines({rows, s_.vectors}, run_);
+    xb::Label pair;
+    a_.cmp(field(offsetof(conv_frame, pair)), 0);
+    a_.jne(pair, xb::CodeGenerator::T_NEAR);
+    emit_lines({rows, s_.vectors}, run_);
+    a_.L(pair);
+    amx_run two = run_;
+    two.vectors[1] = s_.vectors;
+    emit_lines({rows, 2 * s_.vectors}, two);
+  }
+
+  void emit_lines(amx_block const& b, amx_run const& run) {
     xb::Label again;
-    xb::Label* const ends[] = {&end_};
+    xb::Label* const ends[] = {&end_, &end_};
     a_.mov(own(offsetof(amx_memory, column)), 0);
     a_.mov(own(offsetof(amx_memory, line)), 0);
     a_.L(again);
-    blocks_.each_block(
-        {rows, s_.vectors}, run_, ends, [&] { prepare(); },
-        [&](tile_amx& tiles) { emit_taps(tiles); });
+    each_block(
+        b, run, ends,
+        [&] {
+          a_.mov(g(r.b[0]), field(offsetof(conv_frame, b)));
+          if (run.vectors[1] > 0) {
+            a_.mov(g(r.b[1]), field(offsetof(conv_frame, pair)));
+            a_.add(g(r.b[1]), g(r.b[0]));
+          }
+          prefetch_at(offsetof(conv_frame, ahead_first));
+        },
+        [&](tile_amx& tiles) { emit_taps(tiles, run); });
     a_.mov(g(r.count), own(offsetof(amx_memory, line)));
     a_.inc(g(r.count));
     a_.mov(own(offsetof(amx_memory, line)), g(r.count));
@@ -82,18 +90,7 @@ class conv_amx_generator {
     a_.ret();
   }
 
-  /// Eight blocks of pixels bring the next panel: a line of each in turn for every product.
-  void prepare() {
-    a_.mov(g(r.b[0]), field(offsetof(conv_frame, b)));
-    a_.mov(g(r.ahead), own(offsetof(amx_memory, line)));
-    a_.shl(g(r.ahead), 5);
-    a_.add(g(r.ahead), own(offsetof(amx_memory, row)));
-    a_.shl(g(r.ahead), 3);
-    a_.and_(g(r.ahead), 0x700);
-    a_.add(g(r.ahead), field(offsetof(conv_frame, ahead_first)));
-  }
-
-  void emit_taps(tile_amx& tiles) {
+  void emit_taps(tile_amx& tiles, amx_run const& run) {
     xb::Label next_row, next_column, done;
     xb::Reg64 const n = g(r.count);
     a_.mov(n, field(offsetof(conv_frame, walk.tap_rows)));
@@ -109,15 +106,14 @@ class conv_amx_generator {
     a_.dec(own(offsetof(amx_memory, taps_left)));
     a_.jnz(next_column, xb::CodeGenerator::T_NEAR);
     a_.add(g(r.a[0]), field(offsetof(conv_frame, walk.a_row)));
-    a_.add(g(r.b[0]), field(offsetof(conv_frame, walk.b_row)));
+    for (int q = 0; q < 2 && run.vectors[q] > 0; ++q)
+      a_.add(g(r.b[q]), field(offsetof(conv_frame, walk.b_row)));
     a_.dec(own(offsetof(amx_memory, runs_left)));
     a_.jnz(next_row, xb::CodeGenerator::T_NEAR);
     a_.L(done);
   }
 
-  assembler& a_;
   conv_shape s_;
-  amx_blocks blocks_;
   amx_run run_{.vectors = {0, 0}};
   xb::Label end_;
 };

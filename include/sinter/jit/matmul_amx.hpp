@@ -22,51 +22,31 @@ constexpr int amx_block_rows(extent rows, extent n) {
   return n <= amx_rows && (rows < 0 || rows > 2 * amx_rows) ? 4 : 2;
 }
 
-class matmul_amx_generator {
+class matmul_amx_generator : private amx_blocks {
  public:
   matmul_amx_generator(assembler& a, matmul_shape const& s, epilogue_accesses const& accesses,
                        epilogue const& e)
-      : a_(a),
-        s_(s),
-        blocks_(a, accesses, e, frame_of(e, a.level())),
-        memory_(amx_memory_at(e, a.level())) {}
+      : amx_blocks(
+            a, accesses, e,
+            amx_frame_of<matmul_frame>(offsetof(matmul_frame, lda), amx_memory_at(e, a.level()))),
+        s_(s) {}
 
   void emit() {
-    blocks_.enter(s_.tail_columns % lanes_of(s_.level), s_.direct ? k_bytes() : 0);
+    enter(s_.tail_columns % lanes_of(s_.level), s_.direct ? k_bytes() : 0);
     xb::Label blocks_of[5];
-    blocks_.phases(offsetof(matmul_frame, rows), s_.row_tiles, blocks_of);
-    blocks_.leave();
+    phases(offsetof(matmul_frame, rows), s_.row_tiles, blocks_of);
+    leave();
     for (int i = 1; i <= s_.row_tiles; ++i) {
       a_.L(blocks_of[i]);
       i == 1 ? emit_pairs_of_panels() : emit_panels(i);
     }
     a_.L(full_end_);
-    if (s_.full_panels) blocks_.emit_epilogue(tile_vectors, 0);
+    if (s_.full_panels) emit_epilogue(tile_vectors, 0);
     a_.L(tail_end_);
-    if (s_.tail_columns > 0)
-      blocks_.emit_epilogue(tail_vectors(), s_.tail_columns % lanes_of(s_.level));
+    if (s_.tail_columns > 0) emit_epilogue(tail_vectors(), s_.tail_columns % lanes_of(s_.level));
   }
 
  private:
-  static constexpr amx_registers r = amx_blocks::r;
-  static xb::Reg64 g(int i) { return assembler::general(i); }
-  xb::Address field(std::size_t offset) const { return blocks_.field(offset); }
-  xb::Address own(std::size_t offset) const { return blocks_.own(offset); }
-
-  static amx_frame frame_of(epilogue const& e, isa level) {
-    using access = matmul_frame::access;
-    amx_frame f{};
-    f.a = offsetof(matmul_frame, a);
-    f.lda = offsetof(matmul_frame, lda);
-    f.accesses = offsetof(matmul_frame, accesses);
-    f.access_bytes = sizeof(access);
-    f.origin = offsetof(access, origin);
-    f.row_stride = offsetof(access, row_stride);
-    f.at = offsetof(access, at);
-    f.scratch = offsetof(matmul_frame, scratch);
-    f.memory = amx_memory_at(e, level);
-    return f;
-  }
   extent k_bytes() const { return s_.k * size_of(row_of(s_.kind).a); }
   int tail_vectors() const { return (s_.tail_columns + 15) / 16; }
 
@@ -149,10 +129,10 @@ class matmul_amx_generator {
     amx_run const run{.bytes = k_bytes(),
                       .padded = !s_.direct,
                       .vectors = {vectors, more},
-                      .memory = static_cast<int>(memory_)};
+                      .memory = memory_at()};
     xb::Label* const ends[] = {tail && more == 0 ? &tail_end_ : &full_end_,
                                tail ? &tail_end_ : &full_end_};
-    blocks_.each_block(
+    each_block(
         {rows, vectors + more}, run, ends,
         [&] {
           a_.mov(g(r.b[0]), own(offsetof(amx_memory, panel)));
@@ -160,19 +140,12 @@ class matmul_amx_generator {
             a_.mov(g(r.b[1]), field(offsetof(matmul_frame, full_panel_bytes)));
             a_.add(g(r.b[1]), g(r.b[0]));
           }
-          // Eight blocks of rows bring the next panel: a line of each in turn for every product.
-          a_.mov(g(r.ahead), own(offsetof(amx_memory, row)));
-          a_.shl(g(r.ahead), 3);
-          a_.and_(g(r.ahead), 0x700);
-          a_.add(g(r.ahead), field(offsetof(matmul_frame, full_panel_bytes)));
+          prefetch_at(offsetof(matmul_frame, full_panel_bytes));
         },
         [](tile_amx& tiles) { tiles.multiply(); });
   }
 
-  assembler& a_;
   matmul_shape s_;
-  amx_blocks blocks_;
-  std::size_t memory_;
   xb::Label full_end_, tail_end_;
 };
 
