@@ -563,7 +563,8 @@ class asked_cpu final : public cpu_source {
 }  // namespace
 
 TEST_CASE(
-    "amx: permission is asked for at the first plan of tiles, once; refused, it is AVX512-BF16") {
+    "amx: permission is asked for at the first plan of tiles, once, and where it is refused it is "
+    "AVX512-BF16") {
   amx::emulator const tiles;
   if (!tiles.usable()) SINTER_SKIP(tiles.why());
   problem const big = product(256, 256, 256);

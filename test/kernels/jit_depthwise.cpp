@@ -207,7 +207,7 @@ TEST_CASE("every width against 3x3 and 5x5: borders of each kind") {
                     {.seed = static_cast<std::uint64_t>(w), .values = pattern::integers});
 }
 
-TEST_CASE("long kernel rows go in pieces; far strides and dilations; outputs without a tap") {
+TEST_CASE("long kernel rows go in pieces, far strides and dilations, outputs without a tap") {
   std::uint64_t seed = 0;
   for (std::string_view precision : precisions) {
     for (extent kw : {8, 9, 17, 31, 64})

@@ -200,7 +200,7 @@ TEST_CASE("many blocks: rows are kept from one to the next, and every cut gives 
   }
 }
 
-TEST_CASE("pointwise steps before a window; values from before it are stored once") {
+TEST_CASE("pointwise steps before a window, values from before it stored once") {
   for (std::string_view chain :
        {"mul(x:tensor, b:vector) | add c:vector | relu | avg_pool(kernel=2)",
         "abs(x:tensor) | max_pool(kernel=3, stride=1, pad=1) | sub r:tensor | relu",
