@@ -106,10 +106,7 @@ class conv_invocation final : public invocation {
 
   // A unit is a block times a panel. All of its strips and tiles are the same whoever computes it,
   // so sums are too.
-  extent panels_per_group() const noexcept {
-    extent const width = plan_.panel_columns(false);
-    return (plan_.out + width - 1) / width;
-  }
+  extent panels_per_group() const noexcept { return plan_.panels_per_group(); }
   extent panel_count() const noexcept { return plan_.groups * panels_per_group(); }
   extent unit_count() const noexcept { return block_count(geometry_, block_) * panel_count(); }
 
@@ -163,7 +160,7 @@ class conv_invocation final : public invocation {
   void one_batch(conv_block const& b, extent first, extent last) noexcept {
     bool const thin = is_thin();
     for (extent i = first; i < last; i += pair_ ? 2 : 1) {
-      pair_ = thin && i + 1 < last && has_whole_next(i);
+      pair_ = thin && i + 1 < last && plan_.whole_pair(i);
       std::byte const* source = source_ + start_panel(i, i + 1 == panel_count());
       for (image_ = b.image0; image_ < b.image1; ++image_, source += geometry_.src.image)
         for (prepared_strip const& s : strips_) one_strip(s, source);
@@ -175,11 +172,6 @@ class conv_invocation final : public invocation {
     bool thin = plan_.tiles();
     for (prepared_strip const& s : strips_) thin = thin && s.strip.pixels <= amx_rows;
     return thin;
-  }
-  /// Panels i and i + 1 are whole ones of the same group.
-  bool has_whole_next(extent i) const noexcept {
-    extent const group = i / panels_per_group(), nth = i % panels_per_group();
-    return (nth + 2) * plan_.panel_columns(false) <= plan_.out_of(group);
   }
 
   /// Bytes from the first channel of the source to the first of the group of panel i.

@@ -69,6 +69,15 @@ struct conv_plan {
                 : (narrow() ? all_out : out) >= panel_columns(false);
   }
 
+  extent panels_per_group() const {
+    return (out + panel_columns(false) - 1) / panel_columns(false);
+  }
+  /// Panels i and i + 1, counted over all groups, are whole ones of the same group.
+  bool whole_pair(extent i) const {
+    extent const group = i / panels_per_group(), nth = i % panels_per_group();
+    return (nth + 2) * panel_columns(false) <= out_of(group);
+  }
+
   /// Elements of a run in the source.
   extent run(conv_run r) const { return r == conv_run::pixel ? in : in * kernel_columns; }
   extent runs(conv_run r) const {
