@@ -318,6 +318,35 @@ TEST_CASE("a value that somebody else wants too is stored, and the strip refused
   CHECK(same(run_block(b, in_strips(sinter::strip_policy::never, 0, level), false, 1), together));
 }
 
+TEST_CASE("two values of a group before: the rows of one would not be there yet") {
+  sinter::isa const level = sinter_test::jit_levels().back();
+  sinter::named_desc const given[] = {dims("x", {1, 9, 8, 4}), dims("w1", {16, 1, 1, 4}),
+                                      dims("w2", {16, 3, 3, 16}), dims("w3", {16, 1, 1, 16})};
+  std::vector<std::vector<std::string>> const shapes = {
+      // Both orders of outputs: a window on one value, the other at the same pixel.
+      {"conv2d(x, w1) | relu -> ~f=%1, ~h=%0", "conv2d(~f, w2, pad=1) | add ~h:tensor -> out"},
+      {"conv2d(x, w1) | relu -> ~h=%0, ~f=%1", "conv2d(~f, w2, pad=1) | add ~h:tensor -> out"},
+      // Over a group between: the last one's window is on a value of the first.
+      {"conv2d(x, w1) | relu -> ~f=%1, ~h=%0", "conv2d(~f, w3) -> ~y",
+       "conv2d(~h, w2, pad=1) | add ~y:tensor -> out"}};
+  for (std::vector<std::string> const& groups : shapes) {
+    block used{groups, {}, {"x"}};
+    for (sinter::named_desc const& g : given)
+      for (std::string const& text : groups)
+        if (text.find(g.name.view()) != std::string::npos) {
+          used.given.push_back(g);
+          break;
+        }
+    std::string text;
+    bytes const together = run_block(used, in_strips(sinter::strip_policy::always, 2, level), false,
+                                     1, nullptr, &text);
+    CAPTURE(text);
+    CHECK(text.find(" reads another value of group 0") != std::string::npos);
+    CHECK(same(run_block(used, in_strips(sinter::strip_policy::never, 0, level), false, 1),
+               together));
+  }
+}
+
 TEST_CASE("an output of a group inside a strip is stored whole, row by row") {
   sinter::isa const level = sinter_test::jit_levels().back();
   block b{{"conv2d(x, w1) | relu -> ~h=%1, wide=%0", "conv2d(~h, w2, pad=1, groups=16) -> ~f",

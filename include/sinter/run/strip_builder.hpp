@@ -171,6 +171,9 @@ class strip_builder {
     planned_strip s;
     s.first = first;
     s.last = last;
+    for (int g = first + 1; g <= last; ++g)
+      if (int const from = read_besides(first, g); from >= 0)
+        return no(last, join({"group ", g, " reads another value of group ", from}));
     for (int g = first; g <= last; ++g)
       if (!add_member(*plan, s, facts, g))
         return no(last, "they have too many operands or outputs");
@@ -191,6 +194,18 @@ class strip_builder {
     s.kernel = std::shared_ptr<strip_kernel const>(new strip_kernel(plan));
     settle(std::move(s));
     return true;
+  }
+  /// The group of the strip, from `first` on, of which group g reads a value that is not the one between; -1: none. Rows
+  /// of such a value would be wanted that are not made yet.
+  int read_besides(int first, int g) const {
+    int const between = link_to(g).item;
+    for (int from = first; from < g; ++from)
+      for (place const& made : plan_.group(from).outputs)
+        for (place const& p : plan_.group(g).operands)
+          if (made.from == source::arena && p.from == source::arena && p.index == made.index &&
+              (from < g - 1 || p.index != between))
+            return from;
+    return -1;
   }
   bool no(int g, std::string why) {
     plan_.groups[at(g)].apart = std::move(why);
@@ -246,6 +261,7 @@ class strip_builder {
       for (place const& p : group.operands) keep_alive(p, s);
       for (place const& p : group.outputs) keep_alive(p, s);
       if (g == s.first) continue;
+      group.apart.clear();
       link const l = link_to(g);
       plan_.items[at(l.item)].bytes = 0;
       plan_.groups[at(g - 1)].outputs[l.output].from = source::strip;
