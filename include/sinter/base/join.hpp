@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "../config.hpp"
 
@@ -16,9 +17,14 @@ namespace sinter::inline SINTER_ABI::detail {
 /// A text that outlives the call, or a whole number.
 class piece {
  public:
+  // Implicit on purpose. Literals, of which there are hundreds of lengths, ask no template anything dear.
+  piece(char const* text) : text_(text) {}         // NOLINT
+  piece(std::string const& text) : text_(text) {}  // NOLINT
+  piece(std::string_view text) : text_(text) {}    // NOLINT
   template <class Text>
-  requires std::convertible_to<Text const&, std::string_view> piece(Text const& text)
-      : text_(text) {}  // NOLINT: implicit on purpose
+  requires(std::is_class_v<Text>&& std::convertible_to<Text const&, std::string_view>)
+      piece(Text const& text)
+      : text_(text) {}  // NOLINT
   template <std::integral Number>
   piece(Number number) : number_(static_cast<long long>(number)), is_number_(true) {}  // NOLINT
 

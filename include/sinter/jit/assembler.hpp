@@ -12,7 +12,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <new>
 #include <string>
@@ -143,7 +143,7 @@ class assembler : private detail::code_buffer, public xb::CodeGenerator {
   }
 
   isa level_;
-  std::deque<pooled> pool_;
+  std::list<pooled> pool_;
 };
 
 }  // namespace sinter::inline SINTER_ABI::jit

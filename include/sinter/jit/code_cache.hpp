@@ -8,7 +8,7 @@
 // what it stores.
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -52,7 +52,10 @@ class untyped_cache {
           return found->made;
         }
         ++counters_.waited;
-        changed_.wait(lock);
+        std::uint32_t const seen = ended_.load();
+        lock.unlock();
+        ended_.wait(seen);
+        lock.lock();
       }
       entries_.push_back({hash_of(key), ++clock_, key, nullptr});
     }
@@ -104,7 +107,8 @@ class untyped_cache {
         cache.erase(*cache.find(key));
         ++cache.counters_.failed;
       }
-      cache.changed_.notify_all();
+      ++cache.ended_;
+      cache.ended_.notify_all();
     }
   };
 
@@ -133,7 +137,8 @@ class untyped_cache {
 
   std::size_t const capacity_;
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  std::atomic<std::uint32_t> ended_{
+      0};                       ///< generations; a condition variable costs an includer 0.1 s
   std::vector<entry> entries_;  ///< in no order: some hundreds, found by their hashes
   std::uint64_t clock_ = 0;
   std::size_t ready_ = 0;
