@@ -63,6 +63,36 @@ TEST_CASE("static extents: no allocation in bound and unbound calls") {
   }
 }
 
+TEST_CASE("strips: no allocation, whatever the number of images was before") {
+  sinter::options o = quiet();
+  o.backend = "jit";
+  o.strips = sinter::strip_policy::always;
+  o.strip_rows = 2;
+  program const p =
+      compile({"conv2d(x, w1) | relu -> ~h", "conv2d(~h, w2, pad=1, groups=16) -> out"},
+              {dims("x", {sinter::dynamic, 16, 8, 4}), dims("w1", {16, 1, 1, 4}),
+               dims("w2", {16, 3, 3, 1})},
+              o);
+  INFO(p->explain());
+  REQUIRE(p->explain().find(" strips of 2 rows") != std::string::npos);
+  std::vector<float> const xs(3 * 16 * 8 * 4, 1.0F), w1(16 * 4, 1.0F), w2(16 * 9, 1.0F);
+  std::vector<float> out(3 * 16 * 8 * 16);
+  sinter::packed const packed1 = pack(p, "w1", sinter::view(w1.data(), {16, 1, 1, 4}));
+  sinter::packed const packed2 = pack(p, "w2", sinter::view(w2.data(), {16, 3, 3, 1}));
+  auto const of_images = [&](extent images) {
+    return call_lists{{{"x", sinter::view(xs.data(), {images, 16, 8, 4})}},
+                      {&packed1, &packed2},
+                      {{"out", sinter::view(out.data(), {images, 16, 8, 16})}}};
+  };
+  call_lists const most = of_images(3), few = of_images(1);
+  bool ok = most.run(p).ok();
+  CHECK(allocations_of([&] {
+          for (int i = 0; i < 100; ++i) ok = few.run(p).ok() && most.run(p).ok() && ok;
+        }) == 0);
+  CHECK(ok);
+  CHECK(out[8 * 16 + 16] == 4.0F * 9);  // row 1, column 1: all nine taps see the image
+}
+
 TEST_CASE("dynamic extents: no allocation unless they grow") {
   program const p = compile({"matmul(x, w) | relu -> ~h=%1", "square(~h:tensor) -> out=%0"},
                             {{"x", {sinter::dynamic, 16}, {}, {}}, dims("w", {16, 32})});
