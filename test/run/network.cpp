@@ -167,7 +167,7 @@ TEST_CASE("channels are views, a shuffle is one rearrangement") {
     network_builder net(p, s.source(), quiet());
     auto const model = net.build(shuffled(net, net.input("image", {1, 5, 6, 8}))).value();
     INFO(model.explain());
-    CHECK(model.copy_count() == 2);  // one pass for each unit, which reads both parts where they lie
+    CHECK(model.copy_count() == 2);  // one pass for each unit: it reads both parts where they lie
     image const pixels = image::random(1, 5, 6, 8, 6);
     image const wanted = plain_shuffled(s, pixels);
     if (p == sinter::f32) CHECK(run(model, pixels, wanted.dims()) == wanted.data);
