@@ -14,8 +14,7 @@
 #include <sinter/backend/jit.hpp>
 #include <sinter/plan/resolve.hpp>
 
-#include "support/check_backend.hpp"
-#include "support/levels.hpp"
+#include "support/check_levels.hpp"
 #include "support/random_chain.hpp"
 #include "support/skip.hpp"
 
@@ -61,33 +60,6 @@ void check_all(problem p, check_options options = {}) {
   }
 }
 
-/// Runs with these operands, in the dtypes and strides of the problem; gives the dense output back.
-template <class T>
-std::vector<T> run_dense(problem const& p, std::vector<void const*> const& operands) {
-  auto const k = jit_backend{}.build(p);
-  REQUIRE_MESSAGE(k.ok(), k.error().message);
-  call_args args;
-  std::vector<packed_weight> packed(operands.size());
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    tensor_desc const& d = p.operands[i];
-    args.operands[i] = operands[i];
-    if (p.chain.operands[i].role != role::weight) continue;
-    auto w =
-        (*k)->pack(static_cast<int>(i), tensor_view{operands[i], d.type, d.dims, d.strides, false});
-    REQUIRE(w.ok());
-    packed[i] = *w;
-    args.operands[i] = packed[i].data();
-  }
-  std::vector<T> out(static_cast<std::size_t>(element_count(p.outputs[0].dims)));
-  args.outputs[0] = out.data();
-  buffer scratch((*k)->scratch_bytes());
-  args.scratch = scratch.data();
-  auto const call = (*k)->make_invocation();
-  REQUIRE(call.ok());
-  (*call)->repoint(args);
-  CHECK((*call)->run() == code::ok);
-  return out;
-}
 std::vector<float> run_f32(problem const& p, std::vector<std::vector<float>> const& operands) {
   std::vector<void const*> data;
   for (auto const& o : operands) data.push_back(o.data());

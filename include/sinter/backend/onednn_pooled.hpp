@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "../base/join.hpp"
 #include "../plan/layout.hpp"
 #include "onednn_kernel.hpp"
 #include "pool_split.hpp"
@@ -154,7 +155,7 @@ inline result<std::shared_ptr<kernel const>> build_pooled(problem const& p) {
   }
   auto back = build_plain(split->back);
   if (!back && !halves->front) return back.error();
-  if (!back) halves->why_reference = without_prefix(back.error().message);
+  if (!back) halves->why_reference = sinter::detail::without_prefix(back.error().message);
   halves->back =
       back ? std::move(*back) : std::shared_ptr<kernel const>(new reference_kernel(split->back));
   halves->split = std::move(*split);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "../base/join.hpp"
 #include "../reference/pass.hpp"
 #include "backend.hpp"
 #include "onednn_trust.hpp"
@@ -80,12 +81,6 @@ inline verdict check_structure(problem const& p) {
     return no("packs weight '" + std::string(weight.name.view()) +
               "' for its contraction; another step reads it too");
   return verdict::yes();
-}
-
-/// A sentence within another one.
-inline std::string without_prefix(std::string const& sentence) {
-  std::string_view constexpr prefix = "sinter: ";
-  return sentence.starts_with(prefix) ? sentence.substr(prefix.size()) : sentence;
 }
 
 class scheduler {
@@ -191,7 +186,7 @@ class scheduler {
         if (to_output && !(plan_.complete && last == plan_.last)) continue;
         result<schedule> r = build(last, to_output, copies, worst, why);
         if (r.ok()) return r;
-        why = without_prefix(r.error().message);
+        why = sinter::detail::without_prefix(r.error().message);
         if (refused.message.empty()) refused = r.error();
       }
     }

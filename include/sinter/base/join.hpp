@@ -1,6 +1,6 @@
 // Pieces of text and numbers put together into a sentence: join({"K is ", 3, " in ", name}).
 //
-// One function, no templates in the caller, no chain of operator+ with a temporary for each piece (which is also what
+// Plain functions, no templates in the caller, no chain of operator+ with a temporary for each piece (which is also what
 // g++ 12 warns wrongly of, -Wrestrict, where a literal meets a std::string&&).
 #pragma once
 
@@ -46,6 +46,12 @@ inline std::string join(std::initializer_list<piece> pieces) {
   std::string sentence;
   for (piece const& p : pieces) p.append_to(sentence);
   return sentence;
+}
+
+/// One of our sentences as a part of another one.
+inline std::string without_prefix(std::string_view sentence) {
+  constexpr std::string_view prefix = "sinter: ";
+  return std::string(sentence.starts_with(prefix) ? sentence.substr(prefix.size()) : sentence);
 }
 
 }  // namespace sinter::inline SINTER_ABI::detail

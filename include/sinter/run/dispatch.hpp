@@ -19,6 +19,7 @@
 
 #include "../backend/backend.hpp"
 #include "../base/array_view.hpp"
+#include "../base/join.hpp"
 #include "../isa/detect.hpp"
 #include "../plan/text.hpp"
 #include "dispatch_rules.hpp"
@@ -50,11 +51,6 @@ struct settings {
 };
 
 namespace detail {
-
-inline std::string without_prefix(std::string_view sentence) {
-  constexpr std::string_view prefix = "sinter: ";
-  return std::string(sentence.starts_with(prefix) ? sentence.substr(prefix.size()) : sentence);
-}
 
 inline std::string plan_text(problem const& p) { return std::string(text(p.chain).view()); }
 

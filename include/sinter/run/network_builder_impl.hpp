@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "../base/join.hpp"
 #include "network_block.hpp"
 #include "network_builder.hpp"
 #include "network_parameters_impl.hpp"

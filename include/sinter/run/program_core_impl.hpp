@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "../base/array_view.hpp"
+#include "../base/join.hpp"
 #include "call_state.hpp"
 #include "per_thread.hpp"
 #include "program_builder.hpp"
