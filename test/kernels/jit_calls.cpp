@@ -25,6 +25,7 @@
 
 #include "support/forbid_code.hpp"
 #include "support/levels.hpp"
+#include "support/row_chains.hpp"
 #include "support/skip.hpp"
 #include "support/tensor_memory.hpp"
 
@@ -47,18 +48,20 @@ class ready_call {
  public:
   explicit ready_call(problem const& p) : problem_(p), operands_(problem_) {
     kernel_ = jit_backend{}.build(problem_).value();
-    call_args args = operands_.args();
+    args_ = operands_.args();
     for (int i = 0; i < problem_.chain.operands.ssize(); ++i)
       if (problem_.chain.operands[i].role == role::weight) {
         packed_.push_back(kernel_->pack(i, operands_.view(i)).value());
-        args.operands[i] = packed_.back().data();
+        args_.operands[i] = packed_.back().data();
       }
     scratch_ = buffer(kernel_->scratch_bytes());
-    args.scratch = scratch_.data();
+    args_.scratch = scratch_.data();
     call_ = kernel_->make_invocation().value();
-    call_->repoint(args);
+    call_->repoint(args_);
   }
   invocation& call() { return *call_; }
+  call_args const& args() const { return args_; }
+  kernel const& built() const { return *kernel_; }
   std::string implementation() const { return kernel_->stages()[0].implementation; }
 
  private:
@@ -67,6 +70,7 @@ class ready_call {
   std::shared_ptr<kernel const> kernel_;
   std::vector<packed_weight> packed_;
   buffer scratch_;
+  call_args args_;
   std::unique_ptr<invocation> call_;
 };
 
@@ -172,8 +176,28 @@ class guarded_call {
         }
     return text;
   }
+  /// A whole call; each of its parts; where there are rows of images, the first ones.
   std::string run(invocation& call) {
-    return run([](void* p) { static_cast<invocation*>(p)->run(); }, &call);
+    std::string harm = run([](void* p) { static_cast<invocation*>(p)->run(); }, &call);
+    int const parts = call.cut(3);
+    std::pair<invocation*, int> part{&call, 0};
+    for (; part.second < parts; ++part.second)
+      harm += run(
+          [](void* p) {
+            auto const& [c, i] = *static_cast<std::pair<invocation*, int>*>(p);
+            c->run_part(i);
+          },
+          &part);
+    return harm;
+  }
+  std::string run_rows(invocation& call, call_args const& at) {
+    std::pair<invocation*, call_args const*> given{&call, &at};
+    return run(
+        [](void* p) {
+          auto const& [c, a] = *static_cast<std::pair<invocation*, call_args const*>*>(p);
+          if (c->run_rows(*a, 0, {0, 2}) != code::ok) FAIL("no rows");
+        },
+        &given);
   }
 
  private:
@@ -217,6 +241,48 @@ std::vector<sample> samples() {
       {"conv2d(x, w, pad=1, groups=24) | add b:vector | relu", {{1, 9, 9, 24}, {24, 3, 3, 1}}},
       {"add(x, y:tensor) | gelu_erf", {{7, 41}, {7, 41}}},
   };
+  // Lines of few channels, quads, strides, wide kernels; depthwise with taps of every kind.
+  list.push_back({"conv2d(x, w, stride=2) | relu", {{1, 9, 7, 20}, {33, 1, 1, 20}}});
+  list.push_back(
+      {"conv2d(x, w, stride=2, pad=1, groups=8) | relu", {{1, 9, 9, 32}, {32, 3, 3, 4}}});
+  list.push_back({"conv2d(x, w, stride=4, pad=2) | relu", {{1, 35, 35, 3}, {20, 11, 11, 3}}});
+  list.push_back({"conv2d(x, w, pad=2, dilation=2) | swish", {{2, 9, 12, 8}, {18, 3, 3, 8}}});
+  list.push_back({"conv2d(x, w, stride=2, pad=2, groups=40)", {{2, 9, 9, 40}, {40, 5, 5, 1}}});
+  list.push_back({"conv2d(x, w, pad=1, dilation=2, groups=17)", {{1, 12, 9, 17}, {17, 3, 3, 1}}});
+  // Windows: of an operand, behind a convolution in blocks, behind a depthwise one; means of images.
+  for (std::string const pooling : {" | max_pool(kernel=3, stride=2, pad=1)",
+                                    " | avg_pool(kernel=2) | relu", " | global_avg_pool"})
+    for (auto const& [head, dims] :
+         {std::pair<std::string, std::vector<shape>>{"relu(x:tensor)", {{1, 9, 9, 24}}},
+          {"conv2d(x, w, pad=1) | relu", {{1, 9, 9, 16}, {24, 3, 3, 16}}},
+          {"conv2d(x, w, pad=1, groups=24)", {{1, 9, 9, 24}, {24, 3, 3, 1}}}})
+      list.push_back({head + pooling, dims});
+  list.push_back({"max_pool(x:tensor, kernel=3, stride=2, pad=1)", {{2, 9, 8, 40}}});
+  list.push_back({"global_avg_pool(x:tensor)", {{2, 9, 8, 40}}});
+  // Reductions: of an operand, behind a product, behind convolutions.
+  for (std::string const& rows : {sinter_test::softmax, sinter_test::log_softmax,
+                                  sinter_test::layer_norm, sinter_test::rms_norm}) {
+    list.push_back({rows, {{7, 41}}});
+    list.push_back({sinter_test::behind_product("matmul(x, w)", rows), {{9, 13}, {13, 70}}});
+    list.push_back(
+        {sinter_test::behind_product("conv2d(x, w, pad=1)", rows), {{1, 5, 6, 8}, {20, 3, 3, 8}}});
+    list.push_back({sinter_test::behind_product("conv2d(x, w, groups=24)", rows),
+                    {{1, 5, 6, 24}, {24, 3, 3, 1}}});
+  }
+  list.push_back({"argmax(x:tensor)", {{7, 41}}});
+  list.push_back({"matmul(x, w) | argmax", {{9, 13}, {13, 70}}});
+  // Each emitter, behind a product and alone.
+  for (op_row const& row : op_table) {
+    std::string const name(row.name);
+    if (row.kind == op_class::unary) {
+      list.push_back({"matmul(x, w) | " + name, {{11, 5}, {5, 40}}});
+      list.push_back({"linear(x:tensor, 1, 0) | " + name, {{7, 41}}});
+    } else if (row.kind == op_class::binary) {
+      list.push_back({"matmul(x, w) | " + name + " r:tensor", {{11, 5}, {5, 40}}});
+    } else if (row.kind == op_class::ternary) {
+      list.push_back({"matmul(x, w) | " + name + " b:vector, r:tensor", {{11, 5}, {5, 40}}});
+    }
+  }
   std::string residuals = "matmul(x, w)", many = residuals;
   for (int i = 0; i < 9; ++i) residuals += " | add r" + std::to_string(i) + ":tensor";
   for (int i = 0; i < 12; ++i) many += i % 2 == 0 ? " | gelu_erf" : " | mish";
@@ -261,7 +327,7 @@ TEST_CASE(
     "a call leaves registers, stack, flags and upper halves as they were, whatever it computes") {
   if (jit_levels().empty()) SINTER_SKIP("this CPU has no AVX2");
   guarded_call guard;
-  int ran = 0;
+  int ran = 0, ran_rows = 0;
   for (isa level : jit_levels())
     for (sample const& s : samples())
       for (std::string_view precision : {"", " [bf16]", " [f16]"}) {
@@ -272,8 +338,17 @@ TEST_CASE(
         std::string const harm = guard.run(call.call());
         CHECK_MESSAGE(harm.empty(), call.implementation(), " ", text(p), ": ", harm);
         ++ran;
+        row_range const first[] = {{0, 2}};
+        auto const rows = call.built().by_rows(first);
+        if (p.domain.ssize() != 4 || !rows) continue;
+        auto const by_rows = (*rows)->make_invocation().value();
+        by_rows->repoint(call.args());
+        std::string const more = guard.run_rows(*by_rows, call.args());
+        CHECK_MESSAGE(more.empty(), "rows of ", call.implementation(), " ", text(p), ": ", more);
+        ++ran_rows;
       }
-  CHECK(ran >= 36 * static_cast<int>(jit_levels().size()));
+  CHECK(ran >= 300 * static_cast<int>(jit_levels().size()));
+  CHECK(ran_rows >= 20 * static_cast<int>(jit_levels().size()));
 }
 
 namespace {

@@ -51,18 +51,21 @@ inline void forbid_code_as_asked() {
   if (!done) std::_Exit(77);
 }
 
-/// The exit code of a process that runs the (skipped) test case of that name; `how` is "mdwe" or "seccomp".
-inline int run_child(char const* how, std::string const& test_case) {
+/// The exit code of a process that runs the (skipped) test case of that name with a variable set.
+inline int run_child(char const* variable, char const* value, std::string const& test_case) {
   pid_t const child = fork();
   if (child == 0) {
-    setenv(forbid_variable, how, 1);
-    execl("/proc/self/exe", "forbidden", ("--test-case=" + test_case).c_str(), "--no-skip",
-          nullptr);
+    setenv(variable, value, 1);
+    execl("/proc/self/exe", "child", ("--test-case=" + test_case).c_str(), "--no-skip", nullptr);
     _exit(99);
   }
   int state = 0;
   waitpid(child, &state, 0);
   return WIFEXITED(state) ? WEXITSTATUS(state) : 128;
+}
+/// The same where code is forbidden: `how` is "mdwe" or "seccomp".
+inline int run_child(char const* how, std::string const& test_case) {
+  return run_child(forbid_variable, how, test_case);
 }
 
 }  // namespace sinter_test

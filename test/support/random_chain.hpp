@@ -27,6 +27,8 @@ struct random_options {
   std::vector<op> ops;      ///< empty: every pointwise op
   bool reductions = false;  ///< and every reduction
   bool pools = false;       ///< images that a window slides over, behind a convolution or not
+  std::vector<std::string_view>
+      types;  ///< dtypes that operands of pointwise steps may have of their own
 };
 
 struct random_case {
@@ -100,7 +102,10 @@ class random_case_maker {
     operand_spec spec;
     if (dims) spec = tensor_desc{dtype::f32, *dims, random_strides(*dims)};
     dims_.push_back(spec);
-    return prefix + std::to_string(dims_.size()) + suffix;
+    std::string own;
+    if (!suffix.empty() && !o_.types.empty() && below(3) == 0)
+      own = ":" + std::string(o_.types[at(o_.types.size())]);
+    return prefix + std::to_string(dims_.size()) + suffix + own;
   }
 
   void add_pooling() {

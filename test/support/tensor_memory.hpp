@@ -90,6 +90,22 @@ class tensor_memory {
       store(memory_.data(), desc_.type, offset, values.next(row, is_tensor));
     });
   }
+  /// The same with these values, in logical order.
+  void fill(std::vector<double> const& values) {
+    std::memset(memory_.data(), 0xff, memory_.size());
+    std::size_t n = 0;
+    for_each_element(desc_.dims, desc_.strides, [&](shape const&, extent offset) {
+      store(memory_.data(), desc_.type, offset, values.at(n++));
+    });
+  }
+  /// What is in it, in logical order.
+  std::vector<double> numbers() const {
+    std::vector<double> values;
+    for_each_element(desc_.dims, desc_.strides, [&](shape const&, extent offset) {
+      values.push_back(load<double>(memory_.data(), desc_.type, offset));
+    });
+    return values;
+  }
   /// Every byte becomes the canary: what an output starts with.
   void poison() { std::memset(memory_.data(), guard_buffer::canary, memory_.size()); }
 

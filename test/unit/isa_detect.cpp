@@ -18,6 +18,7 @@
 #if defined(__linux__)
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -364,13 +365,12 @@ bool filter_the_request(std::uint32_t action) {
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
 }
 
-constexpr int no_seccomp_here = 200;
+constexpr int cannot_ask = 200;
 
 /// errno of the real request under a filter.
 int answer_under(std::uint32_t action) {
-  return in_child([&] {
-    return filter_the_request(action) ? sinter::host_cpu().request_amx() : no_seccomp_here;
-  });
+  return in_child(
+      [&] { return filter_the_request(action) ? sinter::host_cpu().request_amx() : cannot_ask; });
 }
 
 }  // namespace
@@ -378,10 +378,10 @@ int answer_under(std::uint32_t action) {
 TEST_CASE("a seccomp filter that kills the request is survived: not permitted") {
   // The filter does what it says: who makes the call without the library's care is killed.
   int const careless = in_child([] {
-    if (!filter_the_request(SECCOMP_RET_KILL_PROCESS)) return no_seccomp_here;
+    if (!filter_the_request(SECCOMP_RET_KILL_PROCESS)) return cannot_ask;
     return ::syscall(SYS_arch_prctl, 0x1023, 18) == 0 ? 0 : 1;
   });
-  if (careless == no_seccomp_here) {
+  if (careless == cannot_ask) {
     MESSAGE("skipped: this system does not let a process install a seccomp filter");
     return;
   }
@@ -394,6 +394,23 @@ TEST_CASE("a seccomp filter that kills the request is survived: not permitted") 
   CHECK(answer_under(SECCOMP_RET_ERRNO | ENOSPC) == ENOSPC);
   int const unfiltered = in_child([] { return sinter::host_cpu().request_amx(); });
   CHECK(answer_under(SECCOMP_RET_ALLOW) == unfiltered);
+}
+
+TEST_CASE("case 53: a signal stack too small for tiles, there before the request, is survived") {
+  int const without = in_child([] { return sinter::host_cpu().request_amx(); });
+  int const with = in_child([] {
+    static char memory[2048];
+    stack_t small{};
+    small.ss_sp = memory;
+    small.ss_size = sizeof memory;
+    if (::sigaltstack(&small, nullptr) != 0) return cannot_ask;
+    return sinter::host_cpu().request_amx();
+  });
+  if (with == cannot_ask) {
+    MESSAGE("skipped: this system refuses a signal stack of 2048 bytes by itself");
+    return;
+  }
+  CHECK((with == without || with == ENOSPC));
 }
 
 TEST_CASE("this machine: what is believed is what the kernel lists") {

@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "../base/join.hpp"
 #include "../jit/matmul_amx.hpp"
 #include "../jit/pack_code.hpp"
 #include "../plan/problem.hpp"
@@ -161,12 +162,13 @@ inline verdict check_contraction(chain const& c) {
   step const& s = c.steps[c.anchor()];
   for (int i = 0; i < 2; ++i)
     if (s.args[i].kind != value_kind::operand)
-      return refuse("steps on an input of matmul before it (a prologue) are not generated");
+      return refuse(sinter::detail::join(
+          {"steps on an input of ", name_of(s.code), " before it (a prologue) are not generated"}));
   for (value_ref v : {s.args[0], s.args[1]})
     if (!is_floating(c.operands[int{v.index}].type))
-      return refuse("operand " + in_quotes(c.operands[int{v.index}].name) + " of matmul is " +
-                    std::string(name_of(c.operands[int{v.index}].type)) +
-                    "; f32, bf16 or f16 is wanted");
+      return refuse(sinter::detail::join(
+          {"operand ", in_quotes(c.operands[int{v.index}].name), " of ", name_of(s.code), " is ",
+           name_of(c.operands[int{v.index}].type), "; f32, bf16 or f16 is wanted"}));
   return verdict::yes();
 }
 

@@ -133,16 +133,6 @@ inline status cap_isa(isa level) {
                                         "; cap it before its first use"};
 }
 
-/// Does the oneDNN of this process keep to the level?
-inline verdict keeps_to(isa level) {
-  auto const used = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
-  if (auto const cap = static_cast<unsigned>(cpu_isa_of(level)); cap != 0 && (used & ~cap) == 0)
-    return verdict::yes();
-  return verdict::no("sinter: the oneDNN of this process may use more than the cap " +
-                     std::string(name_of(level)) +
-                     " allows; SINTER_MAX_ISA must say it before oneDNN's first use");
-}
-
 /// The CPU engine of the process, made at the first use and never destroyed: kernels may outlive static objects.
 /// SINTER_MAX_ISA is handed to oneDNN here. Null if oneDNN has no CPU engine.
 inline dnnl_engine_t cpu_engine() {
@@ -152,6 +142,17 @@ inline dnnl_engine_t cpu_engine() {
     return dnnl_engine_create(&e, dnnl_cpu, 0) == dnnl_success ? e : nullptr;
   }();
   return engine;
+}
+
+/// Does the oneDNN of this process keep to the level?
+inline verdict keeps_to(isa level) {
+  (void)cpu_engine();  // to ask is a first use too: after it no cap is taken
+  auto const used = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
+  if (auto const cap = static_cast<unsigned>(cpu_isa_of(level)); cap != 0 && (used & ~cap) == 0)
+    return verdict::yes();
+  return verdict::no("sinter: the oneDNN of this process may use more than the cap " +
+                     std::string(name_of(level)) +
+                     " allows; SINTER_MAX_ISA must say it before oneDNN's first use");
 }
 
 /// The OpenMP runtime of the process, looked up by name so that nothing of Sinter links to it. Null functions: there
