@@ -31,9 +31,9 @@ struct column {
   char const* head;
 };
 /// Beside raw and sinter.
-constexpr std::array others{column{"graph", "graph/Sinter"},
-                            column{"two_threads", "2 threads, times as fast"},
-                            column{"one_by_one", "one by one/Sinter"}};
+constexpr std::array others{
+    column{"graph", "graph/Sinter"}, column{"two_threads", "2 threads, times as fast"},
+    column{"whole_batch", "whole batch/Sinter"}, column{"one_by_one", "one by one/Sinter"}};
 
 bool takes_part(std::vector<model_row> const& rows, char const* contender) {
   return std::any_of(rows.begin(), rows.end(),

@@ -123,8 +123,9 @@ struct raw_list {
   }
 };
 
-sinter::options options_of(int threads) {
+sinter::options options_of(int threads, sinter::strip_policy stretches) {
   sinter::options o;
+  o.stretches = stretches;
   // Raw oneDNN has its own answers for NaN, so Sinter may have them too.
   o.numerics = sinter::numerics::peer;
 #if defined(_OPENMP)
@@ -141,8 +142,8 @@ sinter::options options_of(int threads) {
 class made_network {
  public:
   made_network(std::string const& name, sinter::precision const& dtypes, sinter::extent batch,
-               int threads)
-      : builder_(dtypes, example::weights::formula(name), options_of(threads)) {
+               int threads, sinter::strip_policy stretches = sinter::strip_policy::by_rule)
+      : builder_(dtypes, example::weights::formula(name), options_of(threads, stretches)) {
     auto const image = builder_.input("image", {batch, 224, 224, 3}, dtypes.src);
     net_.emplace(
         std::move(builder_.build(models::find_architecture(name)->add(builder_, image)).value()));
@@ -177,6 +178,9 @@ class race {
           [this] { shared_->groups().run_shared(); });
     }
     if (row.batch > 1) {
+      whole_ = std::make_unique<made_network>(row.model, dtypes_, row.batch, 1,
+                                              sinter::strip_policy::never);
+      add("whole_batch", "", [this] { whole_->groups().run(); });
       single_ = std::make_unique<made_network>(row.model, dtypes_, 1, 1);
       add("one_by_one", "", [this] {
         for (sinter::extent i = 0; i < row_.batch; ++i) single_->groups().run();
@@ -250,7 +254,7 @@ class race {
   sinter::precision dtypes_;
   made_network ours_;
   raw_list list_;
-  std::unique_ptr<made_network> shared_, single_;
+  std::unique_ptr<made_network> shared_, whole_, single_;
 #if SINTER_WITH_ONEDNN
   std::optional<raw_layers> layers_;
 #endif
@@ -261,24 +265,49 @@ class race {
   step_times mine_, raw_;
 };
 
+/// What group i has to do, and its times.
+group_row row_of(race& r, ceilings const& top, int i, double weights) {
+  profile& ours = r.ours();
+  group_row g = r.times_of(i);
+  g.label = ours.label(i);
+  g.extents = ours.extents(i);
+  g.implementation = ours.implementation(i);
+  g.copy = ours.is_copy(i);
+  g.flops = ours.flops(i);
+  double const activations = ours.activation_bytes(i);
+  g.bytes = activations + ours.weight_bytes(i);
+  // Weights come back once per call of the whole network, activations were just written.
+  double const moved =
+      top.seconds_of(activations, activations) + top.seconds_of(ours.weight_bytes(i), weights);
+  g.roofline_ms = 1e3 * std::max(top.flops > 0 ? g.flops / top.flops : 0, moved);
+  g.linear = ours.is_linear(i);
+  return g;
+}
+/// Groups that run together are one row.
+void join_row(group_row& to, group_row const& g) {
+  to.ms += g.ms;
+  to.raw_ms += g.raw_ms;
+  to.roofline_ms += g.roofline_ms;
+  to.flops += g.flops;
+  to.bytes += g.bytes;
+  to.linear = to.linear && g.linear;
+  to.copy = to.copy && g.copy;
+  to.label += "; " + g.label;
+  to.extents += "; " + g.extents;
+  to.implementation += "; " + g.implementation;
+  to.raw_implementation += "; " + g.raw_implementation;
+}
+
 void fill_groups(model_row& row, race& r, ceilings const& top) {
   profile& ours = r.ours();
   double weights = 0;
   for (int i = 0; i < ours.count(); ++i) weights += ours.weight_bytes(i);
   for (int i = 0; i < ours.count(); ++i) {
-    group_row g = r.times_of(i);
-    g.label = ours.label(i);
-    g.extents = ours.extents(i);
-    g.implementation = ours.implementation(i);
-    g.copy = ours.is_copy(i);
-    g.flops = ours.flops(i);
-    double const activations = ours.activation_bytes(i);
-    g.bytes = activations + ours.weight_bytes(i);
-    // Weights come back once per call of the whole network, activations were just written.
-    double const moved =
-        top.seconds_of(activations, activations) + top.seconds_of(ours.weight_bytes(i), weights);
-    g.roofline_ms = 1e3 * std::max(top.flops > 0 ? g.flops / top.flops : 0, moved);
-    g.linear = ours.is_linear(i);
+    int const last = ours.last_with(i);
+    group_row g = row_of(r, top, i, weights);
+    if (last > i)
+      g.label = std::to_string(last - i + 1) + " groups " + ours.how(i) + ": " + g.label;
+    while (i < last) join_row(g, row_of(r, top, ++i, weights));
     row.flops += g.flops;
     row.bytes += g.bytes;
     if (!g.linear) {

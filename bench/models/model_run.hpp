@@ -5,6 +5,7 @@
 //   sinter        the network of examples/models
 //   graph         the same network through oneDNN Graph (graph_onednn.hpp)
 //   two_threads   sinter by as many threads as were asked for ("threads4" with four)
+//   whole_batch   of a batch: sinter without stretches, each group for all images before the next one
 //   one_by_one    sinter's network for one image, called for each image of the batch
 //
 // They take turns, A B C A B C. Times are processor time, as in the rest of the suite; with several threads everything is

@@ -51,6 +51,15 @@ void profile::run_shared() {
     sinter::raise({c, "sinter: a group of the network failed"});
 }
 
+int profile::last_with(int i) const {
+  auto const* const strip = net_.plan().program->strip_of(i);
+  return strip == nullptr ? i : strip->last;
+}
+std::string profile::how(int i) const {
+  auto const* const strip = net_.plan().program->strip_of(i);
+  return strip == nullptr ? std::string() : strip->how;
+}
+
 sinter::problem const& profile::problem(int i) const {
   return net_.plan().program->group(i).problem;
 }

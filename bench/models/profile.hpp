@@ -33,6 +33,11 @@ class profile {
   /// As a bound call runs, by all threads of the network.
   void run_shared();
 
+  /// The last of the groups that run together with group i, in strips or image by image: it has the time of all.
+  int last_with(int i) const;
+  /// How they do: "in 7 strips of 4 rows of each image"; empty where group i runs by itself.
+  std::string how(int i) const;
+
   sinter::problem const& problem(int i) const;
   bool is_copy(int i) const;
   std::string label(int i) const;           ///< "layer1.0: conv2d | add b1:vector | relu"

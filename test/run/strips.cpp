@@ -227,6 +227,7 @@ TEST_CASE("whole numbers in strips are the reference's") {
   for (block const& b : {inverted_residual(s, ""), dense_layer(s, "")}) {
     sinter::options reference = on_reference();
     reference.strips = sinter::strip_policy::always;
+    reference.strip_rows = 3;
     std::string text;
     bytes const wanted = run_block(b, reference, true, 2, nullptr, &text);
     CHECK(text.find("whole images only") != std::string::npos);

@@ -66,6 +66,13 @@ class pool_invocation final : public invocation {
     return sinter::code::ok;
   }
 
+  sinter::code run_rows(call_args const& at, extent image, row_range rows) noexcept override {
+    args_ = at;
+    rows_of_image(image, rows.first, rows.last,
+                  moved(at.operands[plan_.src], image * geometry_.src.image));
+    return sinter::code::ok;
+  }
+
   pool_geometry const& geometry() const noexcept { return geometry_; }
   /// Rows [first, last) of windows of one image, whose first pixel would be at `src`: only pixels that these windows
   /// see have to be there.
@@ -155,6 +162,10 @@ class pool_kernel final : public kernel {
   std::string layout_key(int) const override { return {}; }
   result<packed_weight> pack(int operand, tensor_view const&) const override {
     return detail::no_weight(built_->wanted.chain, operand);
+  }
+  /// Each row of windows is computed by itself.
+  result<std::shared_ptr<kernel const>> by_rows(array_view<row_range const>) const override {
+    return std::shared_ptr<kernel const>(new pool_kernel(built_));
   }
   result<std::unique_ptr<invocation>> make_invocation() const override {
     auto made = pool_invocation::make(built_);

@@ -92,6 +92,11 @@ class pooled_invocation final : public invocation {
     extent const units = blocks() / (std::max)(together_, extent{1});
     return compute(units * part / parts_ * together_, units * (part + 1) / parts_ * together_);
   }
+  sinter::code run_rows(call_args const& at, extent image, row_range) noexcept override {
+    repoint(at);
+    extent const each = blocks_of_image();
+    return blocks() == 0 ? sinter::code::ok : compute(image * each, (image + 1) * each);
+  }
 
  private:
   static sinter::code run_all(invocation& self) noexcept {
@@ -247,6 +252,15 @@ class pooled_kernel final : public kernel {
   }
   result<packed_weight> pack(int operand, tensor_view const& source) const override {
     return built_->front->pack(front_operand(operand), source);
+  }
+  /// Whole images, where each of them is blocks of its own: then their calls of the front half are the same.
+  result<std::shared_ptr<kernel const>> by_rows(array_view<row_range const> ranges) const override {
+    for (row_range r : ranges)
+      if (r.first != 0 || r.last != built_->wanted.domain[1])
+        return failure{code::unsupported, "sinter: jit: a pooling has blocks of its own"};
+    if (built_->blocks.images > 1)
+      return failure{code::unsupported, "sinter: jit: a pooling has blocks of several images"};
+    return std::shared_ptr<kernel const>(new pooled_kernel(built_));
   }
   result<std::unique_ptr<invocation>> make_invocation() const override {
     auto pool = pool_invocation::make(built_->pool);

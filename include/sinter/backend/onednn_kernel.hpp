@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "one_image.hpp"
 #include "onednn_schedule.hpp"
 
 namespace sinter::inline SINTER_ABI {
@@ -117,6 +118,10 @@ class onednn_kernel final : public kernel, public std::enable_shared_from_this<o
     if (status st = made->prepare(); !st.ok()) return st.error();
     return owner;
   }
+
+  /// Where no sum is made, whose order could depend on how many images there are.
+  inline result<std::shared_ptr<kernel const>> by_rows(
+      array_view<row_range const> ranges) const override;
 
   problem const& compiled_for() const noexcept { return problem_; }
   onednn::schedule const& plan() const noexcept { return schedule_; }
@@ -297,5 +302,13 @@ inline result<std::shared_ptr<kernel const>> build_plain(problem const& p) {
 }
 
 }  // namespace onednn
+
+inline result<std::shared_ptr<kernel const>> onednn_kernel::by_rows(
+    array_view<row_range const> ranges) const {
+  if (problem_.chain.anchor() >= 0)
+    return failure{code::unsupported,
+                   "sinter: oneDNN may sum otherwise where a call has fewer images"};
+  return detail::by_images(problem_, ranges, &onednn::build_plain);
+}
 
 }  // namespace sinter::inline SINTER_ABI

@@ -15,6 +15,7 @@
 #include "../plan/view_check.hpp"
 #include "../reference/evaluate.hpp"
 #include "backend.hpp"
+#include "one_image.hpp"
 
 namespace sinter::inline SINTER_ABI {
 
@@ -71,6 +72,12 @@ class reference_kernel final : public kernel,
                      detail::join({"sinter: no memory for ", bytes, " bytes of packed weights"})};
     copy_dense(storage->data(), d.type, from);
     return packed_weight{std::move(storage), layout_key(operand)};
+  }
+  result<std::shared_ptr<kernel const>> by_rows(array_view<row_range const> ranges) const override {
+    return detail::by_images(problem_, ranges,
+                             [](problem const& one) -> result<std::shared_ptr<kernel const>> {
+                               return std::shared_ptr<kernel const>(new reference_kernel(one));
+                             });
   }
   /// Inline here too: a first virtual function that is not would put the vtable into every object.
   inline result<std::unique_ptr<invocation>> make_invocation() const override;

@@ -32,14 +32,10 @@ class strip_invocation final : public invocation {
 
   void repoint(call_args const& args) noexcept override {
     parts_ = 1;
+    point(args);
     for (int i = 0; i < plan_->size(); ++i) {
       strip_member const& m = plan_->member(i);
       stage& s = stages_[detail::at(i)];
-      for (std::size_t j = 0; j < m.operands.size(); ++j)
-        s.args.operands[j] = m.operands[j] < 0 ? nullptr : args.operands[m.operands[j]];
-      for (std::size_t j = 0; j < m.outputs.size(); ++j)
-        s.args.outputs[j] = m.outputs[j] < 0 ? nullptr : args.outputs[m.outputs[j]];
-      s.args.scratch = args.scratch;
       s.args.shapes = args.shapes == nullptr ? nullptr : args.shapes + i;
       s.invocation->repoint(s.args);
       s.memory = static_cast<std::byte*>(args.scratch) + m.held_at;
@@ -61,6 +57,11 @@ class strip_invocation final : public invocation {
     extent const all = images_ * strips / each;
     return compute(all * part / parts_ * each, all * (part + 1) / parts_ * each);
   }
+  /// Of whole images.
+  code run_rows(call_args const& at, extent image, row_range) noexcept override {
+    point(at);
+    return compute(image * plan_->strips(), (image + 1) * plan_->strips());
+  }
 
  private:
   /// A member in this call; `held`: the rows in memory, of which the first one there is `base`.
@@ -79,20 +80,21 @@ class strip_invocation final : public invocation {
     auto& me = static_cast<strip_invocation&>(self);
     return me.compute(0, me.images_ * me.plan_->strips());
   }
-  /// Multiply-adds, about.
   double work_of_image() const noexcept {
     double sum = 0;
-    for (strip_member const& m : plan_->members) {
-      shape const& d = m.problem.domain;
-      double terms = 1;
-      if (int const anchor = m.problem.chain.anchor(); anchor >= 0) {
-        shape const& w =
-            m.problem.operands[detail::at(m.problem.chain.steps[anchor].args[1].index)].dims;
-        terms = static_cast<double>(w[1] * w[2] * w[3]);
-      }
-      sum += terms * static_cast<double>(d[1] * d[2] * d[3]);
-    }
+    for (strip_member const& m : plan_->members) sum += sinter::work_of_image(m.problem);
     return sum;
+  }
+  void point(call_args const& args) noexcept {
+    for (int i = 0; i < plan_->size(); ++i) {
+      strip_member const& m = plan_->member(i);
+      call_args& to = stages_[detail::at(i)].args;
+      for (std::size_t j = 0; j < m.operands.size(); ++j)
+        to.operands[j] = m.operands[j] < 0 ? nullptr : args.operands[m.operands[j]];
+      for (std::size_t j = 0; j < m.outputs.size(); ++j)
+        to.outputs[j] = m.outputs[j] < 0 ? nullptr : args.outputs[m.outputs[j]];
+      to.scratch = args.scratch;
+    }
   }
 
   /// Strips first, first + 1, ..., last - 1 of all images: those of an image from above.
@@ -176,6 +178,13 @@ class strip_kernel final : public kernel {
   std::string layout_key(int) const override { return {}; }
   result<packed_weight> pack(int, tensor_view const&) const override {
     return failure{code::unsupported, "sinter: the kernels of a strip pack their weights"};
+  }
+  /// Whole images: their strips are the same whoever asks for them.
+  result<std::shared_ptr<kernel const>> by_rows(array_view<row_range const> ranges) const override {
+    for (row_range r : ranges)
+      if (r.first != 0 || r.last != plan_->height)
+        return failure{code::unsupported, "sinter: this kernel computes whole images only"};
+    return std::shared_ptr<kernel const>(new strip_kernel(plan_));
   }
   result<std::unique_ptr<invocation>> make_invocation() const override {
     return strip_invocation::make(plan_);

@@ -14,6 +14,17 @@
 
 namespace sinter::inline SINTER_ABI {
 
+/// Multiply-adds of one image, about.
+inline double work_of_image(problem const& p) noexcept {
+  shape const& d = p.domain;
+  double terms = 1;
+  if (int const anchor = p.chain.anchor(); anchor >= 0) {
+    shape const& w = p.operands[detail::at(p.chain.steps[anchor].args[1].index)].dims;
+    terms = static_cast<double>(w[1] * w[2] * w[3]);
+  }
+  return terms * static_cast<double>(d[1] * d[2] * d[3]);
+}
+
 /// The most kernels that run in one strip.
 inline constexpr int max_strip_members = 4;
 

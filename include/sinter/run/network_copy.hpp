@@ -30,13 +30,14 @@ struct copy_run {
 };
 
 struct copy_shape {
-  int element = 4;             ///< bytes
-  int groups = 1;              ///< more than one: they are interleaved
-  extent channels = 0;         ///< that are written of each pixel
-  std::vector<extent> rows;    ///< of each operand, elements from a pixel to the next
-  extent to_row = 0;           ///< of the target
-  extent pixels = 0;           ///< of a call whose extents are not dynamic
-  std::vector<copy_run> runs;  ///< together they write all channels
+  int element = 4;                           ///< bytes
+  int groups = 1;                            ///< more than one: they are interleaved
+  extent channels = 0;                       ///< that are written of each pixel
+  std::vector<extent> rows;                  ///< of each operand, elements from a pixel to the next
+  extent to_row = 0;                         ///< of the target
+  extent pixels = 0;                         ///< of a call whose extents are not dynamic
+  extent height = dynamic, width = dynamic;  ///< of an image, where it is one
+  std::vector<copy_run> runs;                ///< together they write all channels
 };
 
 /// The channels of parts that lie side by side, interleaved by groups: channel i * k + j goes to j * groups + i. A run
@@ -68,19 +69,10 @@ class copy_invocation final : public invocation {
   }
 
   void repoint(call_args const& args) noexcept override {
-    std::size_t next = 0;
-    for (copy_run const& r : copy_.runs)
-      for (copy_source const& s : r.sources) {
-        auto const* const data = static_cast<std::byte const*>(args.operands[s.operand]);
-        rows_[next++] = {data == nullptr ? nullptr : data + s.first * copy_.element,
-                         copy_.rows[at(s.operand)] * copy_.element};
-      }
-    to_ = static_cast<std::byte*>(args.outputs[0]);
+    point(args);
     pixels_ = copy_.pixels;
-    if (args.shapes != nullptr) {
-      shape const& dims = args.shapes->operands[0].dims;
-      pixels_ = element_count(dims) / dims.back();
-    }
+    shape const* const dims = args.shapes == nullptr ? nullptr : &args.shapes->operands[0].dims;
+    if (dims != nullptr) pixels_ = element_count(*dims) / dims->back();
     parts_ = 1;
   }
   int cut(int wanted) noexcept override {
@@ -91,8 +83,24 @@ class copy_invocation final : public invocation {
     copy(pixels_ * part / parts_, pixels_ * (part + 1) / parts_);
     return code::ok;
   }
+  code run_rows(call_args const& at, extent image, row_range rows) noexcept override {
+    point(at);
+    copy((image * copy_.height + rows.first) * copy_.width,
+         (image * copy_.height + rows.last) * copy_.width);
+    return code::ok;
+  }
 
  private:
+  void point(call_args const& args) noexcept {
+    std::size_t next = 0;
+    for (copy_run const& r : copy_.runs)
+      for (copy_source const& s : r.sources) {
+        auto const* const data = static_cast<std::byte const*>(args.operands[s.operand]);
+        rows_[next++] = {data == nullptr ? nullptr : data + s.first * copy_.element,
+                         copy_.rows[at(s.operand)] * copy_.element};
+      }
+    to_ = static_cast<std::byte*>(args.outputs[0]);
+  }
   static code run_all(invocation& self) noexcept {
     auto const& me = static_cast<copy_invocation const&>(self);
     me.copy(0, me.pixels_);
@@ -148,6 +156,12 @@ class copy_kernel final : public kernel {
   std::string layout_key(int) const override { return {}; }
   result<packed_weight> pack(int, tensor_view const&) const override {
     return failure{code::bad_argument, "sinter: a copy has no weights"};
+  }
+  /// Each pixel is copied by itself.
+  result<std::shared_ptr<kernel const>> by_rows(array_view<row_range const>) const override {
+    if (copy_.height < 0 || copy_.width < 0)
+      return failure{code::unsupported, "sinter: a copy of no images of known extents"};
+    return std::shared_ptr<kernel const>(new copy_kernel(copy_, why_));
   }
   result<std::unique_ptr<invocation>> make_invocation() const override {
     return std::unique_ptr<invocation>(new copy_invocation(copy_));

@@ -16,6 +16,7 @@
 #include "network_plan.hpp"
 #include "network_weights.hpp"
 #include "program_builder.hpp"
+#include "stretch_builder.hpp"
 #include "strip_builder.hpp"
 
 namespace sinter::inline SINTER_ABI::detail {
@@ -259,7 +260,10 @@ class network_planner {
   status add_copy(planned_copy const& c, location const& to, std::string const& what, int output) {
     int const g = static_cast<int>(program_->groups.size());
     dtype const type = graph_.value(c.to).type;
-    copy_shape pass{size_of(type), c.groups, 0, {}, to.row, 0, {}};
+    copy_shape pass;
+    pass.element = size_of(type);
+    pass.groups = c.groups;
+    pass.to_row = to.row;
     tensor_desc specs[max_operands];
     std::vector<extent> counts;
     for (std::size_t i = 0; i < c.parts.size(); ++i) {
@@ -267,6 +271,10 @@ class network_planner {
       counts.push_back(c.parts[i].count);
       pass.rows.push_back(layout_->find(c.parts[i].value).row);
       pass.channels += c.parts[i].count;
+    }
+    if (specs[0].dims.size() == 4) {
+      pass.height = specs[0].dims[1];
+      pass.width = specs[0].dims[2];
     }
     pass.runs = interleaved_runs(counts, c.groups);
     for (copy_run& r : pass.runs)
@@ -327,15 +335,16 @@ class network_planner {
   // ---- memory
 
   status plan_memory() {
+    for (std::size_t i = 0; i < program_->items.size(); ++i)
+      if (program_->makers[i].group >= 0) plan_->memory.intermediates += program_->items[i].bytes;
     strip_builder(*program_, graph_.options).run();
+    stretch_builder(*program_, graph_.options).run();
     std::vector<int> order(program_->items.size());
     program_->arena_bytes = plan_arena(program_->items, order);
     if (program_->arena_bytes == arena_overflow)
       return bad("the intermediates have more than 2^63 - 1 bytes");
     plan_->memory.arena = program_->arena_bytes;
     plan_->memory.least = least_arena(program_->items);
-    for (std::size_t i = 0; i < program_->items.size(); ++i)
-      if (program_->makers[i].group >= 0) plan_->memory.intermediates += program_->items[i].bytes;
     return {};
   }
 

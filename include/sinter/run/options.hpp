@@ -39,6 +39,8 @@ struct options {
   strip_policy strips = strip_policy::by_rule;
   /// Rows of a strip; 0: as many as the near cache holds.
   int strip_rows = 0;
+  /// Does a batch go through a stretch of groups image by image? Rules as those of strips.
+  strip_policy stretches = strip_policy::by_rule;
   /// No instructions above this level; it beats SINTER_MAX_ISA.
   std::optional<isa> max_isa = std::nullopt;
   /// The operand that shares its memory with the output, element by element. Empty: none may overlap.

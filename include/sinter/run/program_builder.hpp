@@ -12,6 +12,7 @@
 #include "../base/array_view.hpp"
 #include "program_core.hpp"
 #include "program_plan.hpp"
+#include "stretch_builder.hpp"
 #include "strip_builder.hpp"
 
 namespace sinter::inline SINTER_ABI::detail {
@@ -277,6 +278,7 @@ class program_builder {
 
   status plan_memory() {
     strip_builder(*plan_, options_).run();
+    stretch_builder(*plan_, options_).run();
     std::vector<int> order(plan_->items.size());
     plan_->arena_bytes = plan_arena(plan_->items, order);
     if (plan_->arena_bytes == arena_overflow)

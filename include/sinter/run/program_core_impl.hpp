@@ -291,12 +291,13 @@ inline std::string explain_strip(program_plan const& plan, int g) {
   std::string t;
   if (!group.apart.empty())
     t = join({"  not in strips with group ", g - 1, ": ", group.apart, "\n"});
-  planned_strip const* const s = plan.strip_of(g);
-  if (s == nullptr) return t;
-  strip_plan const& rows = s->kernel->plan();
-  t += join({"  groups ", s->first, " to ", s->last, " run in ", rows.strips(), " strips of ",
-             rows.rows, " rows of each image, ", s->why, "\n"});
-  if (g == s->last) t += join({"  scratch of a strip: ", rows.scratch_bytes, " bytes\n"});
+  if (!group.whole.empty()) t += join({"  the whole batch at once: ", group.whole, "\n"});
+  for (int i = group.strip; i >= 0; i = plan.strips[at(i)].within) {
+    planned_strip const& s = plan.strips[at(i)];
+    t += join({"  groups ", s.first, " to ", s.last, " run ", s.how, ", ", s.why, "\n"});
+    if (g == s.last)
+      t += join({"  scratch of ", s.held, ": ", s.kernel->scratch_bytes(), " bytes\n"});
+  }
   return t;
 }
 

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "../backend/stretch.hpp"
 #include "../backend/strip.hpp"
 #include "../plan/view_check.hpp"
 #include "arena_plan.hpp"
@@ -37,15 +38,18 @@ struct group_plan {
   int strip = -1;    ///< that it runs in
   std::string
       apart{};  ///< why it is in no strip with the group before, where it reads that one's value
+  std::string whole{};  ///< why it takes the whole batch at once
 };
 
-/// Groups first to last, which run together when the last one's turn comes.
+/// Groups first to last, which run together when the last one's turn comes: strip by strip, or image by image.
 struct planned_strip {
   int first = 0, last = 0;
-  std::shared_ptr<strip_kernel const> kernel;
+  std::shared_ptr<sinter::kernel const> kernel;
   inline_vector<place, max_operands> operands;  ///< of the kernel's call_args
   inline_vector<place, max_outputs> outputs;
-  std::string why;
+  std::string how, why;   ///< "7 strips of 4 rows of each image", "rule ..."
+  std::string_view held;  ///< "a strip" or "an image": what there is scratch for
+  int within = -1;        ///< the stretch that the strip is in
 };
 
 /// An operand that is bound by a view. Its description is that of its first use.
@@ -100,8 +104,12 @@ struct program_plan {
   sinter::executor* executor = nullptr;  ///< where threads > 1
 
   group_plan const& group(int i) const { return groups[static_cast<std::size_t>(i)]; }
+  /// What group g runs in: a stretch before a strip that is in it.
   planned_strip const* strip_of(int g) const {
-    return group(g).strip < 0 ? nullptr : &strips[static_cast<std::size_t>(group(g).strip)];
+    int s = group(g).strip;
+    while (s >= 0 && strips[static_cast<std::size_t>(s)].within >= 0)
+      s = strips[static_cast<std::size_t>(s)].within;
+    return s < 0 ? nullptr : &strips[static_cast<std::size_t>(s)];
   }
   /// What runs when it is the turn of group g; null where a later group's strip has taken it.
   kernel const* runs(int g) const {

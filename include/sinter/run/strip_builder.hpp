@@ -191,7 +191,9 @@ class strip_builder {
     }
     plan->place();
     s.why = options_.strips == strip_policy::always ? "by options::strips" : because;
-    s.kernel = std::shared_ptr<strip_kernel const>(new strip_kernel(plan));
+    s.how = join({"in ", plan->strips(), " strips of ", plan->rows, " rows of each image"});
+    s.held = "a strip";
+    s.kernel = std::shared_ptr<kernel const>(new strip_kernel(plan));
     settle(std::move(s));
     return true;
   }
