@@ -191,6 +191,21 @@ TEST_CASE("a batch of unknown size goes image by image by rule, by one call as b
   CHECK(has(tall.text, "is no batch of images N,H,W,C whose extents but for N are known"));
 }
 
+TEST_CASE("slices of images of unknown size are views, at every level") {
+  image const in = image::random(3, 25, 23, 3, 5);
+  made const fixed = make(sinter::f32, {3, 25, 23, 3}, options_of(strip_policy::never), true);
+  std::vector<float> const wanted = run(fixed.net, in, {3, 1, 1, 10});
+  for (sinter::isa level : sinter_test::jit_levels()) {
+    sinter::options o = options_of(strip_policy::by_rule);
+    o.max_isa = level;
+    extent const any = sinter::dynamic;
+    made const moving = make(sinter::f32, {any, any, any, 3}, o, true);
+    // The shuffle reads its parts as one concat, of which the first half is taken by another.
+    CHECK(moving.net.copy_count() <= fixed.net.copy_count() + 1);
+    CHECK(run(moving.net, in, {3, 1, 1, 10}) == wanted);
+  }
+}
+
 TEST_CASE("images are dealt to threads, with the same bits for any number of them") {
   threads_executor threads;
   backwards_executor backwards;
@@ -214,8 +229,10 @@ TEST_CASE("images are dealt to threads, with the same bits for any number of the
 }
 
 TEST_CASE("a stretch stays within its scratch, which is that of one image") {
-  for (sinter::precision const& dtypes : {sinter::f32, sinter::bf16}) {
-    made const m = make(dtypes, {3, 25, 23, 3}, options_of(strip_policy::always));
+  for (int i = 0; i < 4; ++i) {
+    extent const batch = i % 2 == 0 ? 3 : sinter::dynamic;
+    made const m = make(i < 2 ? sinter::f32 : sinter::bf16, {batch, 25, 23, 3},
+                        options_of(strip_policy::always));
     auto const plan = m.net.plan().program;
     REQUIRE(!plan->strips.empty());
     image const in = picture(3);

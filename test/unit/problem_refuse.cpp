@@ -165,10 +165,11 @@ TEST_CASE("extents and strides that are wrong in themselves") {
         "sinter: operand 'x' of extents 3x2 with strides (4611686018427387903, 1) reaches further "
         "than 2^63 - 1 "
         "bytes");
-  CHECK(refusal("relu(x:tensor)", {dims({dynamic, 4}, {8, 1})}) ==
-        "sinter: operand 'x' has dynamic extents and the strides (8, 1); a tensor with dynamic "
-        "extents is dense, "
-        "leave its strides away");
+  CHECK(refusal("relu(x:tensor)", {dims({2, dynamic, 4}, {100, 8, 1})}) ==
+        "sinter: operand 'x' has dynamic extents and the strides (100, 8, 1); that of an axis "
+        "before a dynamic one follows from the axes behind it and is given as -1");
+  CHECK(refusal("relu(x:tensor)", {dims({2, dynamic, 4}, {dynamic, 8, 1})}).empty());
+  CHECK(refusal("relu(x:tensor)", {dims({dynamic, 4}, {8, 1})}).empty());
   CHECK(begins(refusal("matmul(x, w)", {dims({1LL << 31, 1}), dims({1, 1LL << 31})}),
                "sinter: the result of matmul of 2147483648x2147483648 has more than"));
   CHECK(refusal("relu(x:tensor)", {dims({4, 0, 1LL << 62})}).empty());  // no elements, no reach

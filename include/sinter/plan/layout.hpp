@@ -18,7 +18,8 @@
 namespace sinter::inline SINTER_ABI {
 
 /// dtype, extents and strides of one operand or output. Extents may be `dynamic`: strides are then
-/// empty, and dense ones follow at the call.
+/// empty where it is dense; of a slice, that of an axis before a dynamic one is `dynamic` and follows
+/// at the call from the axes behind it.
 struct tensor_desc {
   dtype type = dtype::f32;
   shape dims;
@@ -106,6 +107,28 @@ constexpr bool same_layout(shape const& dims, strides const& a, strides const& b
   return true;
 }
 
+/// Strides of pixels (all axes but the last) that are evenly spaced, `row` elements apart; `dynamic` where a dynamic extent
+/// stands behind the axis.
+constexpr strides pixel_strides(shape const& dims, extent row) {
+  strides s;
+  s.resize(dims.size(), 1);
+  for (int i = dims.ssize() - 2; i >= 0; --i) {
+    if (i == dims.ssize() - 2)
+      s[i] = row;
+    else if (dims[i + 1] == dynamic || s[i + 1] == dynamic)
+      s[i] = dynamic;
+    else
+      s[i] = checked_mul(s[i + 1], dims[i + 1] > 1 ? dims[i + 1] : 1);
+  }
+  return s;
+}
+/// Strides of a call whose extents are `dims`: those that are `dynamic` follow from the axes behind them.
+constexpr strides strides_of_call(shape const& dims, strides s) {
+  for (int i = s.ssize() - 2; i >= 0; --i)
+    if (s[i] == dynamic) s[i] = checked_mul(s[i + 1], dims[i + 1] > 1 ? dims[i + 1] : 1);
+  return s;
+}
+
 inline failure bad(std::string_view message) {
   return {code::bad_argument, join({"sinter: ", message})};
 }
@@ -131,10 +154,20 @@ inline status complete_layout(std::string_view kind, std::string_view name, tens
       return bad(
           {who(), " has the extent ", d.dims[i], " on axis ", i, "; an extent is 0 or more"});
   if (is_dynamic(d.dims)) {
-    if (!d.strides.empty() && !(d.strides == dense_strides(d.dims)))
+    if (d.strides.empty() || d.strides == dense_strides(d.dims) ||
+        d.strides == pixel_strides(d.dims, d.dims.back())) {
+      d.strides.clear();
+      return {};
+    }
+    bool fits = d.strides.size() == d.dims.size(), follows = false;
+    for (int i = d.dims.ssize() - 1; fits && i >= 0; --i) {
+      fits = follows ? d.strides[i] == dynamic : d.strides[i] >= 0;
+      follows = follows || d.dims[i] == dynamic;
+    }
+    if (!fits)
       return bad({who(), " has dynamic extents and the strides ", list_of(d.strides),
-                  "; a tensor with dynamic extents is dense, leave its strides away"});
-    d.strides.clear();
+                  "; that of an axis before a dynamic one follows from the axes behind it and is "
+                  "given as -1"});
     return {};
   }
   extent const count = element_count(d.dims);

@@ -73,7 +73,9 @@ constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
 /// its own region.
 class problem_builder {
  public:
-  explicit problem_builder(problem& p) : p_(p), c_(p.chain) {}
+  /// `resolves`: the problem of a call, of another whose strides may follow from extents.
+  explicit problem_builder(problem& p, bool resolves = false)
+      : p_(p), c_(p.chain), resolves_(resolves) {}
 
   status run(array_view<operand_spec const> operands, array_view<strides const> output_strides) {
     for (int i = 0; i < c_.operands.ssize(); ++i) {
@@ -315,7 +317,9 @@ class problem_builder {
     for (int i = 0; i < c_.outputs.ssize(); ++i) {
       output const& o = c_.outputs[i];
       tensor_desc& d = p_.outputs[at(i)];
-      d = {o.type, dims_[at(o.value.index)], at(i) < given.size() ? given[at(i)] : strides{}};
+      shape const& dims = dims_[at(o.value.index)];
+      d = {o.type, dims, at(i) < given.size() ? given[at(i)] : strides{}};
+      if (resolves_) d.strides = strides_of_call(dims, d.strides);
       if (status st = complete_layout("output", o.name, d); !st.ok()) return st;
       if (!sinter::is_dynamic(d.dims) && !elements_distinct(d.dims, d.strides))
         return bad({"output ", in_quotes(o.name), " of ", to_string(d.dims), " has the strides ",
@@ -348,6 +352,7 @@ class problem_builder {
 
   problem& p_;
   chain const& c_;
+  bool resolves_;
   std::array<bool, max_operands> known_{};
   std::array<int, max_steps> region_{};
   std::array<shape, max_steps> dims_{};

@@ -29,7 +29,7 @@ inline result<operand_spec> resolved_operand(problem const& p, int i, shape cons
   for (int j = 0; fits && j < given.ssize(); ++j)
     fits = d.dims[j] == dynamic || d.dims[j] == given[j];
   if (!fits) return refuse(" is wanted, a number for each ?");
-  return operand_spec(tensor_desc{d.type, given, {}});
+  return operand_spec(tensor_desc{d.type, given, strides_of_call(given, d.strides)});
 }
 
 }  // namespace detail
@@ -47,7 +47,8 @@ inline status resolve_into(problem& into, problem const& p, array_view<shape con
   }
   for (int i = 0; i < p.chain.outputs.ssize(); ++i)
     output_strides[detail::at(i)] = p.outputs[detail::at(i)].strides;
-  if (status st = detail::problem_builder(into).run(operands, output_strides); !st.ok()) return st;
+  if (status st = detail::problem_builder(into, true).run(operands, output_strides); !st.ok())
+    return st;
   for (int i = 0; i < p.chain.operands.ssize(); ++i)
     if (is_dynamic(into.operands[detail::at(i)].dims))
       return detail::bad({"operand ", detail::in_quotes(p.chain.operands[i].name), " of ",

@@ -99,12 +99,11 @@ class network_layout {
     state const& s = states_[at(v)];
     bool const made = value.from == value_from::group || value.from == value_from::shuffle ||
                       value.from == value_from::concat;
-    return made && s.kind == place_kind::own && !s.taken && !s.absorbed && !is_dynamic(value.dims);
+    return made && s.kind == place_kind::own && !s.taken && !s.absorbed;
   }
   std::string why_not(int v) const {
     graph_value const& value = graph_.value(v);
     if (value.from == value_from::input) return "it is an input";
-    if (is_dynamic(value.dims)) return "extents are dynamic";
     if (states_[at(v)].taken) return "it lies in another concat";
     return "it is a view of another value";
   }
@@ -118,7 +117,6 @@ class network_layout {
   }
 
   bool side_by_side(std::vector<int> const& parts) const {
-    if (is_dynamic(graph_.value(parts[0]).dims)) return false;
     location const start = find_early(parts[0]);
     extent next = start.first;
     for (int part : parts) {
@@ -164,7 +162,7 @@ class network_layout {
     }
     extent first = 0;
     for (int part : value.parts) {
-      if (placeable(part) && !is_dynamic(value.dims)) {
+      if (placeable(part)) {
         put_within(part, v, first);
       } else {
         s.copies.push_back({{whole(part)}, v, first, 1, why_not(part)});
@@ -184,7 +182,6 @@ class network_layout {
     std::string why;
     if (of_input) why = "it is a view of an input";
     if (value.from == value_from::channels) {
-      if (is_dynamic(value.dims)) why = "extents are dynamic";
       if (why.empty()) return put_within(v, base, value.first);
       states_[at(v)].copies.push_back({{{base, value.first, value.channels()}}, v, 0, 1, why});
       return;

@@ -70,12 +70,7 @@ class network_planner {
 
   /// Strides of a value of these extents whose pixels are `row` elements apart; none where it is dense.
   static strides strides_of(shape const& dims, extent row) {
-    if (dims.empty() || row == dims.back()) return {};
-    strides s;
-    s.resize(dims.size(), 1);
-    for (int i = dims.ssize() - 2; i >= 0; --i)
-      s[i] = i == dims.ssize() - 2 ? row : checked_mul(s[i + 1], dims[i + 1] > 1 ? dims[i + 1] : 1);
-    return s;
+    return dims.empty() || row == dims.back() ? strides{} : pixel_strides(dims, row);
   }
   tensor_desc desc_of(int value, location const& l) const {
     graph_value const& v = graph_.value(value);
@@ -326,7 +321,7 @@ class network_planner {
     graph_value const& root = graph_.value(from.root);
     shape dims = graph_.value(part.value).dims;
     dims.back() = root.from == value_from::input ? root.channels() : part.count;
-    return {root.type, dims, is_dynamic(dims) ? strides{} : strides_of(dims, from.row)};
+    return {root.type, dims, strides_of(dims, from.row)};
   }
   extent first_channel(copied_part const& part) const {
     return layout_->find(part.value).first + part.skip;

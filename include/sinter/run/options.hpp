@@ -34,7 +34,8 @@ struct options {
   /// The one backend to compile for ("reference", "onednn", "jit"); it beats SINTER_BACKEND. Empty: the first willing.
   std::string_view backend = {};
   /// Measure the willing backends once for each problem of the process and take the fastest; about 50 ms for each.
-  /// Without it the rules of run/dispatch_rules.hpp choose. Wants fixed extents.
+  /// Without it the rules of run/dispatch_rules.hpp choose. Wants fixed extents. Strips and stretches go by their rules
+  /// in any case.
   bool tune = false;
   strip_policy strips = strip_policy::by_rule;
   /// Rows of a strip; 0: as many as the near cache holds.

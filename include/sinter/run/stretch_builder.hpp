@@ -16,6 +16,7 @@
 #include "../base/join.hpp"
 #include "program_plan.hpp"
 #include "stretch_rules.hpp"
+#include "strip_builder.hpp"
 
 namespace sinter::inline SINTER_ABI::detail {
 
@@ -82,7 +83,7 @@ class stretch_builder {
     if (why.empty()) {
       stretch_facts const f = facts_of(u);
       stretch_rule const& rule = stretch_rule_for(f);
-      u.why = join({"rule '", rule.name, "': ", rule.reason});
+      u.why = text_of_rule(rule.name, rule.reason, options_);
       if (options_.stretches == strip_policy::by_rule && !rule.joins) {
         why = u.why;
       } else {

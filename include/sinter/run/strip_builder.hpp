@@ -18,6 +18,12 @@
 
 namespace sinter::inline SINTER_ABI::detail {
 
+/// Why a rule of strips or stretches decided, for explain().
+inline std::string text_of_rule(std::string_view name, std::string_view reason, options const& o) {
+  return join(
+      {"rule '", name, "': ", reason, o.tune ? " (options::tune measures kernels only)" : ""});
+}
+
 class strip_builder {
  public:
   strip_builder(program_plan& plan, options const& o) : plan_(plan), options_(o) {}
@@ -46,6 +52,7 @@ class strip_builder {
     return known;
   }
   static bool is_dense(tensor_desc const& d) {
+    if (is_dynamic(d.dims)) return d.strides.empty();
     return d.strides.empty() || same_layout(d.dims, d.strides, dense_strides(d.dims));
   }
 
@@ -181,7 +188,7 @@ class strip_builder {
     plan->cut(strip_budget, options_.strip_rows);
     facts.strip_bytes = plan->bytes_of(plan->rows);
     strip_rule const& rule = strip_rule_for(facts);
-    std::string const because = join({"rule '", rule.name, "': ", rule.reason});
+    std::string const because = text_of_rule(rule.name, rule.reason, options_);
     if (options_.strips == strip_policy::by_rule && !rule.joins) return no(last, because);
     for (int i = 0; i < plan->size(); ++i) {
       strip_member& m = plan->members[at(i)];
