@@ -71,6 +71,9 @@ using epilogue_accesses = inline_vector<epilogue_access, max_operands + max_outp
 
 /// Sets of registers: bit i is register i.
 using register_set = std::uint32_t;
+constexpr register_set all_vectors_of(isa level) {
+  return has_masks(level) ? ~register_set{0} : 0xffffU;
+}
 
 struct accumulator_block {
   isa level = isa::avx2;

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "epilogue.hpp"
+#include "epilogue_origins.hpp"
 #include "registers.hpp"
 #include "tile_amx.hpp"
 
@@ -18,26 +19,22 @@ namespace sinter::inline SINTER_ABI::jit {
 
 /// Where things are in the frame of a kernel.
 struct amx_frame {
-  std::size_t a, lda, accesses, access_bytes, origin, row_stride, at;
+  origin_layout origins;
+  std::size_t a = 0, lda = 0, row_stride = 0;
   std::size_t line_stride = 0;  ///< of an access; 0: there is one line
   std::size_t a_line = 0;
-  std::size_t scratch = 0;  ///< the epilogue's
-  std::size_t memory = 0;   ///< amx_memory
+  std::size_t memory = 0;  ///< amx_memory
 };
 
 /// Of a frame with `a`, accesses and scratch, whose amx_memory begins `memory` bytes from its start.
 template <class Frame>
 amx_frame amx_frame_of(std::size_t lda, std::size_t memory) {
   using access = typename Frame::access;
-  amx_frame f{};
+  amx_frame f;
+  f.origins = origin_layout::of<Frame>();
   f.a = offsetof(Frame, a);
   f.lda = lda;
-  f.accesses = offsetof(Frame, accesses);
-  f.access_bytes = sizeof(access);
-  f.origin = offsetof(access, origin);
   f.row_stride = offsetof(access, row_stride);
-  f.at = offsetof(access, at);
-  f.scratch = offsetof(Frame, scratch);
   f.memory = memory;
   return f;
 }
@@ -56,7 +53,7 @@ class amx_blocks {
                                    .ahead = 15};
 
   amx_blocks(assembler& a, epilogue_accesses const& accesses, epilogue const& e, amx_frame const& f)
-      : a_(a), accesses_(accesses), epilogue_(e), f_(f) {}
+      : a_(a), accesses_(accesses), epilogue_(e), f_(f), origins_(a, accesses, layout(f)) {}
 
   static xb::Reg64 g(int i) { return assembler::general(i); }
   xb::Address field(std::size_t offset) const { return a_.qword[g(r.frame) + offset]; }
@@ -184,8 +181,8 @@ class amx_blocks {
     a_.L(next_row);
     for (int j = 0; j < vectors; ++j)
       a_.vmovups(a_.vec(j), a_.ptr[g(sums) + bytes(j * amx_row_bytes)]);
-    epilogue_.emit(a_, block_of(vectors, tail_lanes));
-    advance_row();
+    epilogue_.emit(a_, origins_.row(a_.level(), 0, vectors, tail_lanes, ~set_of_range(0, vectors)));
+    origins_.advance(f_.row_stride);
     a_.add(g(sums), immediate(vectors * amx_row_bytes));
     a_.dec(g(r.rows_left));
     a_.jnz(next_row, xb::CodeGenerator::T_NEAR);
@@ -198,12 +195,18 @@ class amx_blocks {
  private:
   static constexpr int sums = 10;
   static constexpr int origin_registers[] = {6, 3, 5, 12, 13, 14, 15};
-  static constexpr int origins_in_registers = 7;
   static constexpr int callee_saved[] = {3, 5, 12, 13, 14, 15};
   static constexpr register_set free_general = 1U << 1 | 1U << 2 | 1U << 8;
 
-  std::size_t access_field(int i, std::size_t member) const {
-    return f_.accesses + static_cast<std::size_t>(i) * f_.access_bytes + member;
+  static origin_layout layout(amx_frame const& f) {
+    origin_layout l = f.origins;
+    l.frame = r.frame;
+    l.registers = origin_registers;
+    l.spare = free_register;
+    l.tail_mask = lanes_mask;
+    l.free_masks = set_of_range(1, 5);
+    l.free_general = free_general;
+    return l;
   }
   void set_mask(int mask, int bits) {
     if (bits == 0) return;
@@ -233,19 +236,18 @@ class amx_blocks {
   // at = origin + line * line_stride + row * row_stride + column * size
   void emit_origins() {
     for (int i = 0; i < accesses_.ssize(); ++i) {
-      bool const held = i < origins_in_registers;
-      xb::Reg64 const to = g(held ? origin_registers[i] : free_register), by = g(r.count);
-      a_.mov(to, field(access_field(i, f_.origin)));
+      xb::Reg64 const to = g(origins_.register_or_spare(i)), by = g(r.count);
+      a_.mov(to, field(origins_.field_of(i, f_.origins.origin)));
       if (accesses_[i].moves) {
-        add_times(to, by, access_field(i, f_.row_stride), offsetof(amx_memory, row));
+        add_times(to, by, origins_.field_of(i, f_.row_stride), offsetof(amx_memory, row));
         if (f_.line_stride != 0)
-          add_times(to, by, access_field(i, f_.line_stride), offsetof(amx_memory, line));
+          add_times(to, by, origins_.field_of(i, f_.line_stride), offsetof(amx_memory, line));
       }
       if (accesses_[i].across == columns::unit) {
         a_.mov(by, own(offsetof(amx_memory, column)));
         a_.lea(to, a_.ptr[to + by * size_of(accesses_[i].type)]);
       }
-      if (!held) a_.mov(field(access_field(i, f_.at)), to);
+      origins_.keep(i);
     }
   }
   void add_times(xb::Reg64 const& to, xb::Reg64 const& by, std::size_t stride, std::size_t times) {
@@ -253,42 +255,11 @@ class amx_blocks {
     a_.imul(by, field(stride));
     a_.add(to, by);
   }
-  void advance_row() {
-    for (int i = 0; i < accesses_.ssize(); ++i) {
-      if (!accesses_[i].moves) continue;
-      xb::Address const stride = field(access_field(i, f_.row_stride));
-      if (i < origins_in_registers) {
-        a_.add(g(origin_registers[i]), stride);
-      } else {
-        a_.mov(g(r.count), stride);
-        a_.add(field(access_field(i, f_.at)), g(r.count));
-      }
-    }
-  }
-  accumulator_block block_of(int vectors, int tail_lanes) const {
-    accumulator_block block;
-    block.level = a_.level();
-    block.rows = 1;
-    block.vectors = vectors;
-    block.tail_lanes = tail_lanes;
-    block.tail_mask = tail_lanes > 0 ? lanes_mask : -1;
-    block.frame = block.stack_register = r.frame;
-    block.stack_at = static_cast<std::int32_t>(f_.scratch);
-    block.free_vectors = ~set_of_range(0, vectors);
-    block.free_masks = 0x3eU;
-    block.free_general = free_general;
-    for (int i = 0; i < accesses_.ssize(); ++i) {
-      bool const held = i < origins_in_registers;
-      block.place(accesses_[i], held ? origin_registers[i] : -1,
-                  held ? -1 : static_cast<std::int32_t>(access_field(i, f_.at)));
-    }
-    return block;
-  }
-
   static constexpr int free_register = 8;
   epilogue_accesses accesses_;
   epilogue const& epilogue_;
   amx_frame f_;
+  epilogue_origins origins_;
 };
 
 }  // namespace sinter::inline SINTER_ABI::jit

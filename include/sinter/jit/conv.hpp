@@ -13,6 +13,7 @@
 #include "conv_lines.hpp"
 #include "conv_quads.hpp"
 #include "epilogue.hpp"
+#include "epilogue_origins.hpp"
 #include "registers.hpp"
 #include "tile_avx2.hpp"
 #include "tile_avx512.hpp"
@@ -88,15 +89,14 @@ class conv_generator {
  public:
   conv_generator(assembler& a, conv_shape const& s, epilogue_accesses const& accesses,
                  epilogue const& e)
-      : a_(a), s_(s), accesses_(accesses), epilogue_(e) {
+      : a_(a), s_(s), accesses_(accesses), epilogue_(e), origins_(a, accesses, layout()) {
     for (int i = 1; i <= tile_rows(s_.level); ++i)
       if (occurs(i)) most_rows_ = i;
     while (least_rows_ < most_rows_ && !occurs(least_rows_)) ++least_rows_;
   }
 
   void emit() {
-    int const saved = saved_registers();
-    for (int i = 0; i < saved; ++i) a_.push(g(origin_registers[i]));
+    origins_.push();
     a_.mov(g(r.lda), field(offsetof(conv_frame, walk.lda)));
     if (most_rows_ >= 4) a_.lea(g(r.lda3), a_.ptr[g(r.lda) + g(r.lda) * 2]);
     if (has_masks(s_.level) && s_.tail_lanes > 0) {
@@ -107,14 +107,14 @@ class conv_generator {
     a_.mov(g(r.ahead), field(offsetof(conv_frame, ahead)));
     xb::Label next_line;
     a_.L(next_line);
-    emit_origins();
+    origins_.set(offsetof(conv_frame::access, origin));
     emit_blocks();
     advance_line();
     a_.dec(field(offsetof(conv_frame, walk.lines)));
     a_.jnz(next_line, xb::CodeGenerator::T_NEAR);
     a_.mov(field(offsetof(conv_frame, ahead)), g(r.ahead));
     a_.vzeroupper();
-    for (int i = saved; i-- > 0;) a_.pop(g(origin_registers[i]));
+    origins_.pop();
     a_.ret();
   }
 
@@ -134,51 +134,32 @@ class conv_generator {
                                     .block_sums = offsetof(conv_frame, spill),
                                     .blocks_left = offsetof(conv_frame, blocks_left)};
   static constexpr int origin_registers[] = {3, 5, 12, 13, 14, 15};
-  static constexpr int origins_in_registers = 6;
   static constexpr register_set free_general = 1U << 1 | 1U << 2 | 1U << 8;
   static constexpr int tail_mask = 7;
   static constexpr register_set free_masks = set_of_range(1, group_masks_first - 1);
 
   static xb::Reg64 g(int i) { return assembler::general(i); }
   xb::Address field(std::size_t offset) const { return a_.qword[g(frame) + offset]; }
-  static std::size_t access_field(int i, std::size_t member) {
-    return offsetof(conv_frame, accesses) +
-           static_cast<std::size_t>(i) * sizeof(conv_frame::access) + member;
+  static origin_layout layout() {
+    origin_layout l = origin_layout::of<conv_frame>();
+    l.frame = frame;
+    l.registers = origin_registers;
+    l.spare = r.count;
+    l.tail_mask = tail_mask;
+    l.free_masks = free_masks;
+    l.free_general = free_general;
+    return l;
   }
-  static std::size_t at_field(int i) { return access_field(i, offsetof(conv_frame::access, at)); }
 
-  int saved_registers() const {
-    return accesses_.ssize() < origins_in_registers ? accesses_.ssize() : origins_in_registers;
-  }
   bool occurs(int rows) const { return (s_.counts >> rows & 1U) != 0; }
-
-  void emit_origins() {
-    for (int i = 0; i < accesses_.ssize(); ++i) {
-      xb::Reg64 const to = g(i < origins_in_registers ? origin_registers[i] : r.count);
-      a_.mov(to, field(access_field(i, offsetof(conv_frame::access, origin))));
-      if (i >= origins_in_registers) a_.mov(field(at_field(i)), to);
-    }
-  }
-  void advance_row() {
-    for (int i = 0; i < accesses_.ssize(); ++i) {
-      if (!accesses_[i].moves) continue;
-      xb::Address const stride = field(access_field(i, offsetof(conv_frame::access, row_stride)));
-      if (i < origins_in_registers) {
-        a_.add(g(origin_registers[i]), stride);
-      } else {
-        a_.mov(g(r.count), stride);
-        a_.add(field(at_field(i)), g(r.count));
-      }
-    }
-  }
 
   void advance_line() {
     a_.mov(g(r.count), field(offsetof(conv_frame, walk.a_line)));
     a_.add(field(offsetof(conv_frame, a)), g(r.count));
     for (int i = 0; i < accesses_.ssize(); ++i) {
       if (!accesses_[i].moves) continue;
-      a_.mov(g(r.count), field(access_field(i, offsetof(conv_frame::access, line_stride))));
-      a_.add(field(access_field(i, offsetof(conv_frame::access, origin))), g(r.count));
+      a_.mov(g(r.count), field(origins_.field_of(i, offsetof(conv_frame::access, line_stride))));
+      a_.add(field(origins_.field_of(i, offsetof(conv_frame::access, origin))), g(r.count));
     }
   }
 
@@ -360,8 +341,7 @@ class conv_generator {
     for (int rows = most_rows_; rows > 0; --rows) {
       a_.L(of_rows[rows]);
       int const first = accumulator_of(s_.level, rows, 0, 0);
-      emit_epilogue(first, (all_vectors() & ~accumulators) | set_of_range(0, first));
-      advance_row();
+      emit_epilogue(first, (all_vectors_of(s_.level) & ~accumulators) | set_of_range(0, first));
     }
   }
 
@@ -385,42 +365,23 @@ class conv_generator {
     a_.mov(g(r.count), field(offsetof(conv_frame, spilled)));
     for (int j = 0; j < s_.vectors; ++j)
       a_.vmovups(a_.vec(j), a_.ptr[g(r.count) + bytes(j * vector_bytes)]);
-    emit_epilogue(0, all_vectors() & ~set_of_range(0, s_.vectors));
-    advance_row();
+    emit_epilogue(0, all_vectors_of(s_.level) & ~set_of_range(0, s_.vectors));
     a_.add(field(offsetof(conv_frame, spilled)), immediate(s_.vectors * vector_bytes));
     a_.dec(field(offsetof(conv_frame, pixels_left)));
     a_.jnz(next_pixel, xb::CodeGenerator::T_NEAR);
   }
 
-  register_set all_vectors() const { return has_masks(s_.level) ? ~register_set{0} : 0xffffU; }
-
-  // One pixel's values in registers first, first + 1, ...
+  // One pixel's values in registers first, first + 1, ...; then to the next pixel.
   void emit_epilogue(int first, register_set free) {
-    accumulator_block block;
-    block.level = s_.level;
-    block.rows = 1;
-    block.vectors = s_.vectors;
-    block.first = first;
-    block.tail_lanes = s_.tail_lanes;
-    block.tail_mask = has_masks(s_.level) && s_.tail_lanes > 0 ? tail_mask : -1;
-    block.frame = frame;
-    block.stack_register = frame;
-    block.stack_at = static_cast<std::int32_t>(offsetof(conv_frame, scratch));
-    block.free_vectors = free;
-    block.free_masks = has_masks(s_.level) ? free_masks : 0;
-    block.free_general = free_general;
-    for (int i = 0; i < accesses_.ssize(); ++i) {
-      bool const held = i < origins_in_registers;
-      block.place(accesses_[i], held ? origin_registers[i] : -1,
-                  held ? -1 : static_cast<std::int32_t>(at_field(i)));
-    }
-    epilogue_.emit(a_, block);
+    epilogue_.emit(a_, origins_.row(s_.level, first, s_.vectors, s_.tail_lanes, free));
+    origins_.advance(offsetof(conv_frame::access, row_stride));
   }
 
   assembler& a_;
   conv_shape s_;
   epilogue_accesses accesses_;
   epilogue const& epilogue_;
+  epilogue_origins origins_;
   int most_rows_ = 0, least_rows_ = 1;
 };
 

@@ -11,6 +11,7 @@
 
 #include "depthwise_taps.hpp"
 #include "epilogue.hpp"
+#include "epilogue_origins.hpp"
 #include "registers.hpp"
 
 namespace sinter::inline SINTER_ABI::jit {
@@ -24,11 +25,11 @@ class depthwise_generator {
  public:
   depthwise_generator(assembler& a, depthwise_shape const& s, epilogue_accesses const& accesses,
                       epilogue const& e)
-      : a_(a), s_(s), accesses_(accesses), epilogue_(e) {}
+      : a_(a), s_(s), accesses_(accesses), epilogue_(e), origins_(a, accesses, layout()) {}
 
   void emit() {
     a_.push(g(r.tap_row));
-    for (int i = 0; i < in_registers(); ++i) a_.push(g(origin_registers[i]));
+    origins_.push();
     a_.mov(g(r.column), field(offsetof(depthwise_frame, column)));
     a_.mov(g(r.tap_row), field(offsetof(depthwise_frame, tap_row)));
     copy(offsetof(depthwise_frame, panel_src), offsetof(depthwise_frame, src));
@@ -38,7 +39,7 @@ class depthwise_generator {
     if (s_.full_panels) emit_full_panels();
     if (s_.tail_columns > 0) emit_tail_panel();
     a_.vzeroupper();
-    for (int i = in_registers(); i-- > 0;) a_.pop(g(origin_registers[i]));
+    origins_.pop();
     a_.pop(g(r.tap_row));
     a_.ret();
   }
@@ -56,25 +57,24 @@ class depthwise_generator {
                                          .high = 2,
                                          .scratch = 1};
   static constexpr int origin_registers[] = {3, 12, 13, 14, 15};
-  static constexpr int most_in_registers = 5;
   /// Dead when the sums are made.
   static constexpr register_set free_general =
       1U << 0 | 1U << 1 | 1U << 2 | 1U << 6 | 1U << 9 | 1U << 10 | 1U << 11;
 
   static xb::Reg64 g(int i) { return assembler::general(i); }
   xb::Address field(std::size_t offset) const { return a_.qword[g(frame) + offset]; }
-  static std::size_t access_field(int i, std::size_t member) {
-    return offsetof(depthwise_frame, accesses) +
-           static_cast<std::size_t>(i) * sizeof(depthwise_frame::access) + member;
+  static origin_layout layout() {
+    origin_layout l = origin_layout::of<depthwise_frame>();
+    l.frame = frame;
+    l.registers = origin_registers;
+    l.spare = r.scratch;
+    l.tail_mask = depthwise_taps::lanes_mask;
+    l.free_masks = set_of_range(1, 4);
+    l.free_general = free_general;
+    return l;
   }
-  static std::size_t at_field(int i) {
-    return access_field(i, offsetof(depthwise_frame::access, at));
-  }
-  static std::size_t line_field(int i) {
-    return access_field(i, offsetof(depthwise_frame::access, line));
-  }
-  int in_registers() const {
-    return accesses_.ssize() < most_in_registers ? accesses_.ssize() : most_in_registers;
+  std::size_t line_field(int i) const {
+    return origins_.field_of(i, offsetof(depthwise_frame::access, line));
   }
 
   void copy(std::size_t to, std::size_t from) {
@@ -126,7 +126,7 @@ class depthwise_generator {
     add(offsetof(depthwise_frame, at_row), offsetof(depthwise_frame, row_stride));
     for (int i = 0; i < accesses_.ssize(); ++i)
       if (accesses_[i].moves)
-        add(line_field(i), access_field(i, offsetof(depthwise_frame::access, line_stride)));
+        add(line_field(i), origins_.field_of(i, offsetof(depthwise_frame::access, line_stride)));
     a_.dec(field(offsetof(depthwise_frame, lines_left)));
     a_.jnz(next_line, xb::CodeGenerator::T_NEAR);
   }
@@ -135,7 +135,7 @@ class depthwise_generator {
     xb::Reg64 const to = g(r.at);
     a_.mov(g(r.scratch), field(offsetof(depthwise_frame, channel)));
     for (int i = 0; i < accesses_.ssize(); ++i) {
-      a_.mov(to, field(access_field(i, offsetof(depthwise_frame::access, origin))));
+      a_.mov(to, field(origins_.field_of(i, offsetof(depthwise_frame::access, origin))));
       if (accesses_[i].across == columns::unit)
         a_.lea(to, a_.ptr[to + g(r.scratch) * size_of(accesses_[i].type)]);
       a_.mov(field(line_field(i)), to);
@@ -144,11 +144,7 @@ class depthwise_generator {
 
   void emit_line(int vectors, int columns) {
     xb::Label next_block;
-    for (int i = 0; i < accesses_.ssize(); ++i) {
-      xb::Reg64 const to = g(i < in_registers() ? origin_registers[i] : r.scratch);
-      a_.mov(to, field(line_field(i)));
-      if (i >= in_registers()) a_.mov(field(at_field(i)), to);
-    }
+    origins_.set(offsetof(depthwise_frame::access, line));
     copy(offsetof(depthwise_frame, block_src), offsetof(depthwise_frame, line_src));
     copy(offsetof(depthwise_frame, at_column), offsetof(depthwise_frame, in_column));
     copy(offsetof(depthwise_frame, pixels_left), offsetof(depthwise_frame, pixels));
@@ -235,7 +231,6 @@ class depthwise_generator {
     for (int pixel = 0; pixel < s_.pixels; ++pixel) {
       int const first = taps.accumulator(pixel, 0);
       emit_epilogue(first, vectors, tail_lanes, set_of_range(0, first));
-      advance_pixel();
       if (pixel + 1 == s_.pixels) break;
       a_.cmp(field(offsetof(depthwise_frame, pixels_left)), immediate(pixel + 1));
       a_.jle(done, xb::CodeGenerator::T_NEAR);
@@ -261,56 +256,23 @@ class depthwise_generator {
     a_.mov(g(r.scratch), field(offsetof(depthwise_frame, spilled)));
     for (int j = 0; j < vectors; ++j)
       a_.vmovups(a_.vec(j), a_.ptr[g(r.scratch) + bytes(j * vector_bytes)]);
-    emit_epilogue(0, vectors, tail_lanes, all_vectors() & ~set_of_range(0, vectors));
-    advance_pixel();
+    emit_epilogue(0, vectors, tail_lanes, all_vectors_of(s_.level) & ~set_of_range(0, vectors));
     a_.add(field(offsetof(depthwise_frame, spilled)), immediate(vectors * vector_bytes));
     a_.dec(field(offsetof(depthwise_frame, count)));
     a_.jnz(next_pixel, xb::CodeGenerator::T_NEAR);
   }
 
-  void advance_pixel() {
-    for (int i = 0; i < accesses_.ssize(); ++i) {
-      if (!accesses_[i].moves) continue;
-      xb::Address const stride =
-          field(access_field(i, offsetof(depthwise_frame::access, pixel_stride)));
-      if (i < in_registers()) {
-        a_.add(g(origin_registers[i]), stride);
-      } else {
-        a_.mov(g(r.scratch), stride);
-        a_.add(field(at_field(i)), g(r.scratch));
-      }
-    }
-  }
-
-  register_set all_vectors() const { return has_masks(s_.level) ? ~register_set{0} : 0xffffU; }
-
-  // One pixel's values in registers first, first + 1, ...
+  // One pixel's values in registers first, first + 1, ...; then to the next pixel.
   void emit_epilogue(int first, int vectors, int tail_lanes, register_set free) {
-    accumulator_block block;
-    block.level = s_.level;
-    block.rows = 1;
-    block.vectors = vectors;
-    block.first = first;
-    block.tail_lanes = tail_lanes;
-    block.tail_mask = has_masks(s_.level) && tail_lanes > 0 ? depthwise_taps::lanes_mask : -1;
-    block.frame = frame;
-    block.stack_register = frame;
-    block.stack_at = static_cast<std::int32_t>(offsetof(depthwise_frame, scratch));
-    block.free_vectors = free;
-    block.free_masks = has_masks(s_.level) ? 0x1eU : 0;
-    block.free_general = free_general;
-    for (int i = 0; i < accesses_.ssize(); ++i) {
-      bool const held = i < in_registers();
-      block.place(accesses_[i], held ? origin_registers[i] : -1,
-                  held ? -1 : static_cast<std::int32_t>(at_field(i)));
-    }
-    epilogue_.emit(a_, block);
+    epilogue_.emit(a_, origins_.row(s_.level, first, vectors, tail_lanes, free));
+    origins_.advance(offsetof(depthwise_frame::access, pixel_stride));
   }
 
   assembler& a_;
   depthwise_shape s_;
   epilogue_accesses accesses_;
   epilogue const& epilogue_;
+  epilogue_origins origins_;
 };
 
 }  // namespace sinter::inline SINTER_ABI::jit

@@ -12,6 +12,7 @@
 
 #include "../core/buffer.hpp"
 #include "epilogue.hpp"
+#include "epilogue_origins.hpp"
 #include "registers.hpp"
 #include "tile.hpp"
 
@@ -64,10 +65,10 @@ class pool_generator {
  public:
   pool_generator(assembler& a, pool_shape const& s, epilogue_accesses const& accesses,
                  epilogue const& e)
-      : a_(a), s_(s), accesses_(accesses), epilogue_(e), memory_(a) {}
+      : a_(a), s_(s), epilogue_(e), origins_(a, accesses, layout()), memory_(a) {}
 
   void emit() {
-    for (int i = 0; i < in_registers(); ++i) a_.push(g(origin_registers[i]));
+    origins_.push();
     a_.mov(g(tap_column), field(offsetof(pool_frame, tap_column)));
     a_.mov(g(tap_row), field(offsetof(pool_frame, tap_row)));
     copy(offsetof(pool_frame, panel_src), offsetof(pool_frame, src));
@@ -75,7 +76,7 @@ class pool_generator {
     if (s_.full_panels) emit_full_panels();
     if (s_.tail_columns > 0) emit_tail_panel();
     a_.vzeroupper();
-    for (int i = in_registers(); i-- > 0;) a_.pop(g(origin_registers[i]));
+    origins_.pop();
     a_.ret();
   }
 
@@ -84,7 +85,6 @@ class pool_generator {
   static constexpr int frame = 7, first_pixel = 10, pixel = 6, tap_column = 8, tap_row = 9,
                        rows_left = 1, columns_left = 2, scratch = 0;
   static constexpr int origin_registers[] = {3, 12, 13, 14, 15};
-  static constexpr int most_in_registers = 5;
   /// Dead when the window is through.
   static constexpr register_set free_general = 1U << 0 | 1U << 1 | 1U << 2 | 1U << 6 | 1U << 11;
   static constexpr int lanes_mask = 7, nan_mask = 6;
@@ -93,13 +93,15 @@ class pool_generator {
 
   static xb::Reg64 g(int i) { return assembler::general(i); }
   xb::Address field(std::size_t offset) const { return a_.qword[g(frame) + offset]; }
-  static std::size_t access_field(int i, std::size_t member) {
-    return offsetof(pool_frame, accesses) +
-           static_cast<std::size_t>(i) * sizeof(pool_frame::access) + member;
-  }
-  static std::size_t at_field(int i) { return access_field(i, offsetof(pool_frame::access, at)); }
-  int in_registers() const {
-    return accesses_.ssize() < most_in_registers ? accesses_.ssize() : most_in_registers;
+  static origin_layout layout() {
+    origin_layout l = origin_layout::of<pool_frame>();
+    l.frame = frame;
+    l.registers = origin_registers;
+    l.spare = scratch;
+    l.tail_mask = lanes_mask;
+    l.free_masks = set_of_range(1, 4);
+    l.free_general = free_general;
+    return l;
   }
   void copy(std::size_t to, std::size_t from) {
     a_.mov(g(scratch), field(from));
@@ -129,40 +131,19 @@ class pool_generator {
 
   void emit_panel(int vectors, int tail_lanes) {
     xb::Label again;
-    set_origins();
+    a_.mov(g(columns_left), field(offsetof(pool_frame, channel)));
+    origins_.set(offsetof(pool_frame::access, origin), columns_left);
     copy(offsetof(pool_frame, windows_left), offsetof(pool_frame, windows));
     a_.mov(g(first_pixel), field(offsetof(pool_frame, panel_src)));
     a_.align(32);
     a_.L(again);
     emit_window(vectors, tail_lanes);
-    emit_epilogue(vectors, tail_lanes);
-    advance();
+    epilogue_.emit(a_, origins_.row(s_.level, 0, vectors, tail_lanes,
+                                    all_vectors_of(s_.level) & ~set_of_range(0, vectors)));
+    a_.add(g(first_pixel), field(offsetof(pool_frame, window)));
+    origins_.advance(offsetof(pool_frame::access, window));
     a_.dec(field(offsetof(pool_frame, windows_left)));
     a_.jnz(again, xb::CodeGenerator::T_NEAR);
-  }
-  // at = origin + channel * size, or the origin itself where all channels share an element.
-  void set_origins() {
-    a_.mov(g(columns_left), field(offsetof(pool_frame, channel)));
-    for (int i = 0; i < accesses_.ssize(); ++i) {
-      xb::Reg64 const to = g(i < in_registers() ? origin_registers[i] : scratch);
-      a_.mov(to, field(access_field(i, offsetof(pool_frame::access, origin))));
-      if (accesses_[i].across == columns::unit)
-        a_.lea(to, a_.ptr[to + g(columns_left) * size_of(accesses_[i].type)]);
-      if (i >= in_registers()) a_.mov(field(at_field(i)), to);
-    }
-  }
-  void advance() {
-    a_.add(g(first_pixel), field(offsetof(pool_frame, window)));
-    for (int i = 0; i < accesses_.ssize(); ++i) {
-      if (!accesses_[i].moves) continue;
-      xb::Address const step = field(access_field(i, offsetof(pool_frame::access, window)));
-      if (i < in_registers()) {
-        a_.add(g(origin_registers[i]), step);
-      } else {
-        a_.mov(g(scratch), step);
-        a_.add(field(at_field(i)), g(scratch));
-      }
-    }
   }
 
   // ---- one window ------------------------------------------------------------------------------
@@ -204,32 +185,10 @@ class pool_generator {
   }
   bool keeps_nan() const { return s_.largest && s_.keeps_nan; }
 
-  void emit_epilogue(int vectors, int tail_lanes) {
-    accumulator_block block;
-    block.level = s_.level;
-    block.rows = 1;
-    block.vectors = vectors;
-    block.tail_lanes = tail_lanes;
-    block.tail_mask = has_masks(s_.level) && tail_lanes > 0 ? lanes_mask : -1;
-    block.frame = frame;
-    block.stack_register = frame;
-    block.stack_at = static_cast<std::int32_t>(offsetof(pool_frame, scratch));
-    register_set const all = has_masks(s_.level) ? ~register_set{0} : 0xffffU;
-    block.free_vectors = all & ~set_of_range(0, vectors);
-    block.free_masks = has_masks(s_.level) ? 0x1eU : 0;
-    block.free_general = free_general;
-    for (int i = 0; i < accesses_.ssize(); ++i) {
-      bool const held = i < in_registers();
-      block.place(accesses_[i], held ? origin_registers[i] : -1,
-                  held ? -1 : static_cast<std::int32_t>(at_field(i)));
-    }
-    epilogue_.emit(a_, block);
-  }
-
   assembler& a_;
   pool_shape s_;
-  epilogue_accesses accesses_;
   epilogue const& epilogue_;
+  epilogue_origins origins_;
   operand_code memory_;
 };
 
