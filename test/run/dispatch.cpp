@@ -469,8 +469,9 @@ TEST_CASE(
 TEST_CASE("the rule that holds says who is asked first, and explain() quotes it") {
   timed_backend jit("jit", {}), onednn("onednn", {}), other("other", {});
   std::vector<sinter::backend const*> const list = {&other, &onednn, &jit};
-  sinter::dispatch_rule const& rule =
-      sinter::rule_for(sinter::facts_of(problem_of(product, {{"x", {2, 3}}, {"w", {3, 4}}})));
+  sinter::problem_facts const facts =
+      sinter::facts_of(problem_of(product, {{"x", {2, 3}}, {"w", {3, 4}}}));
+  sinter::dispatch_rule const& rule = sinter::rule_for(facts);
   program const p = try_compile_on(list, {product}, given, quiet()).value();
   INFO(p->explain());
   CHECK(has(p->explain(), "backend: " + std::string(rule.order[0]) + ","));
