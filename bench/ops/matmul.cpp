@@ -2,6 +2,8 @@
 //
 //   small   every M, N, K of 1, 4, 16, 32: calls whose cost is mostly not arithmetic
 //   square  64 to 1024
+//   column  one column: a matrix times a vector, and dot products
+//   low     few rows, which weights of 64 to 1024 squared meet
 //   model   rows of shapes/gemm_shapes.csv
 #include <set>
 
@@ -27,7 +29,8 @@ void add_product(std::vector<group>& groups, std::string const& kind, std::strin
     work const w{"matmul(x, w)" + steps + " [" + precision + "]", {{"x", {m, k}}, {"w", {k, n}}}};
     field f;
     f.issue_bound = kind == "square" && m <= 128;
-    f.steps = f.peers = kind != "small" || (m == n && n == k);
+    f.steps = f.peers =
+        kind != "column" && kind != "low" && (kind != "small" || (m == n && n == k));
     if (m == 1 && n == 1 && k == 1) {
       g.promises = {{"jit", most_of_a_bound_call, 0, true}};
       g.repetitions = 31;
@@ -47,6 +50,12 @@ void add(selection const& s, std::vector<group>& groups) {
     add_product(groups, "square", "", size, size, size, bias_gelu, s);
     add_product(groups, "square_bias", "", size, size, size, bias, s);
   }
+  for (int m : {1, 16, 128, 1024})
+    for (int k : {64, 768, 4096})
+      if (!s.quick || k == 768) add_product(groups, "column", "", m, 1, k, bias, s);
+  for (int m : {1, 2, 4, 8, 16, 32})
+    for (int size : {64, 512, 768, 1024})
+      if (!s.quick || size == 512) add_product(groups, "low", "", m, size, size, bias, s);
   // Shapes that several models or layers have are measured once, under the first one's name.
   std::set<std::string> seen;
   for (shape_row const& row : read_shapes("gemm_shapes.csv")) {

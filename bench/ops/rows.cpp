@@ -180,6 +180,7 @@ void add(selection const& s, std::vector<group>& groups) {
   add_rows(groups, "softmax", softmax, "", {{"x", {12, 128, 128}}}, s);
   add_rows(groups, "softmax", softmax, "", {{"x", {128, 1000}}}, s);
   add_rows(groups, "softmax", softmax, "", {{"x", {16, 32000}}}, s);
+  add_rows(groups, "layer_norm", layer_norm, "", {{"x", {12, 128, 64}}}, s);
   add_rows(groups, "layer_norm", layer_norm, "", {{"x", {128, 128}}}, s);
   add_rows(groups, "layer_norm", layer_norm, "", {{"x", {128, 768}}}, s);
   add_rows(groups, "matmul_layer_norm", product_layer_norm, "matmul(x, w) | add b:vector",

@@ -33,6 +33,9 @@ void add_products(std::vector<representative>& list) {
     list.push_back({bias, product(m, n, k)});
   for (auto const& [m, n, k] : {std::array{768, 1, 768},
                                 {64, 1, 64},
+                                {1, 1, 768},
+                                {16, 1, 4096},
+                                {1024, 1, 64},
                                 {128, 2, 768},
                                 {256, 7, 256},
                                 {1000, 10, 512},
@@ -53,6 +56,9 @@ void add_products(std::vector<representative>& list) {
       {"matmul(x, w:tensor, transposed_weight)", {{"x", {12, 128, 64}}, {"w", {12, 128, 64}}}});
   list.push_back({"matmul(x, w:tensor)", {{"x", {12, 128, 128}}, {"w", {12, 128, 64}}}});
   list.push_back({"matmul(x, w:tensor)", {{"x", {12, 1, 128}}, {"w", {12, 128, 64}}}});
+  list.push_back({"matmul(x, w:tensor)", {{"x", {12, 12, 64}}, {"w", {12, 64, 12}}}});
+  list.push_back({"matmul(x, w:tensor)", {{"x", {64, 1, 128}}, {"w", {64, 128, 1}}}});
+  list.push_back({"matmul(x, w, transposed_src)", {{"x", {768, 768}}, {"w", {768, 1}}}});
   list.push_back({"matmul(x, w:tensor)", product(16, 64, 64)});
   list.push_back({"matmul(x, w:tensor)", product(256, 256, 256)});
   list.push_back({"matmul(x, w:tensor, transposed_weight)", {{"x", {64, 512}}, {"w", {512, 512}}}});

@@ -396,7 +396,12 @@ TEST_CASE("the facts of a problem: its class, rows, columns, terms, level") {
   CHECK(f.columns == 3);
   CHECK(f.terms == 7);
   CHECK(f.packed);
+  CHECK(f.unit_terms);
   CHECK_FALSE(facts(problem_of("matmul(x, w:tensor)", {{"x", {5, 7}}, {"w", {7, 3}}})).packed);
+  CHECK_FALSE(
+      facts(problem_of("matmul(x, w, transposed_src)", {{"x", {7, 5}}, {"w", {7, 3}}})).unit_terms);
+  CHECK(
+      facts(problem_of("matmul(x, w, transposed_src)", {{"x", {7, 1}}, {"w", {7, 3}}})).unit_terms);
   f = facts(problem_of("matmul(x, w)", {{"x", {sinter::dynamic, 7}}, {"w", {7, 3}}},
                        sinter::numerics::peer));
   CHECK(f.rows == -1);
@@ -438,9 +443,11 @@ TEST_CASE(
       sinter::problem_facts f{
           .kind = work_class::matmul, .level = level, .numerics = n, .rows = 64};
       f.columns = 1;
-      CHECK(first(f) == (peer && level == isa::avx2 ? "onednn" : "jit"));
+      CHECK(first(f) == "jit");
+      f.unit_terms = false;
+      CHECK(first(f) == (peer ? "onednn" : "jit"));
+      f.unit_terms = true;
       f.src = dtype::bf16;
-      CHECK(first(f) == (peer && level != isa::avx512_bf16 ? "onednn" : "jit"));
       f.columns = 64;
       CHECK(first(f) == "jit");
       f.packed = false;

@@ -48,12 +48,18 @@ class matmul_kernel final : public kernel {
   std::size_t scratch_bytes() const noexcept override { return built_->plan.scratch_bytes(); }
   std::vector<stage_note> stages() const override {
     matmul_shape const& s = built_->plan.shape;
+    std::string const tile =
+        s.column ? "column"
+                 : sinter::detail::join({tile_rows(s.level), "x", tile_columns(s.level)});
     std::string const name =
-        "jit:" + std::string(name_of(s.level)) + ":" + std::string(row_of(s.kind).name) + ":" +
-        std::to_string(tile_rows(s.level)) + "x" + std::to_string(tile_columns(s.level));
+        sinter::detail::join({"jit:", name_of(s.level), ":", row_of(s.kind).name, ":", tile});
     return {{std::string(text(built_->wanted.chain).view()), name, {}, built_->note}};
   }
   std::string layout_key(int) const override {
+    if (built_->plan.column())
+      return sinter::detail::join({"jit:column:", name_of(built_->plan.shape.b), ":",
+                                   to_string(weight_desc().dims),
+                                   built_->plan.transposed_weight ? "^T" : ""});
     panel_layout const l = built_->plan.panels();
     bool const padded = l.steps() * row_of(l.kind).k_step - l.k >= row_of(l.kind).k_step;
     return "jit:panels:" + std::string(row_of(l.kind).name) + ":" + std::to_string(l.width()) +
@@ -62,7 +68,7 @@ class matmul_kernel final : public kernel {
   }
   result<packed_weight> pack(int operand, tensor_view const& source) const override {
     matmul_plan const& plan = built_->plan;
-    extent const each = plan.panels().bytes();
+    extent const each = plan.packed_bytes();
     extent matrices = 1;
     for (int i = 0; i + 2 < source.rank(); ++i) matrices *= source.dims[i];
     auto storage = std::shared_ptr<buffer>(new buffer(static_cast<std::size_t>(matrices * each)));
@@ -71,17 +77,23 @@ class matmul_kernel final : public kernel {
                                               std::to_string(matrices * each) + " bytes"};
     // Values count as rounded to the weight's dtype, also where panels hold f32.
     dtype const type = weight_desc().type;
-    bool const rounds = source.type != type && row_of(plan.shape.kind).panel != type;
+    bool const rounds =
+        !plan.column() && source.type != type && row_of(plan.shape.kind).panel != type;
     buffer rounded(rounds ? static_cast<std::size_t>(plan.k * plan.n * size_of(type)) : 0);
     if (rounded.failed())
       return failure{code::out_of_memory, "sinter: jit: no memory to round a weight"};
     for (extent i = 0; i < matrices; ++i) {
       matrix_view from = matrix(source, i);
+      std::byte* const to = storage->data() + i * each;
+      if (plan.column()) {
+        copy_matrix(to, type, from, plan.k, 1);
+        continue;
+      }
       if (rounds) {
-        round_matrix(rounded.data(), type, from, plan.k, plan.n);
+        copy_matrix(rounded.data(), type, from, plan.k, plan.n);
         from = {rounded.data(), type, plan.n, 1};
       }
-      pack_panels(plan.panels(), storage->data() + i * each, from);
+      pack_panels(plan.panels(), to, from);
     }
     return packed_weight{std::move(storage), layout_key(operand)};
   }
@@ -114,10 +126,10 @@ class matmul_kernel final : public kernel {
 // Bindings name every member: one that is added and forgotten here does not compile.
 inline kernel_key key_of(matmul_plan const& plan, chain const& c) {
   kernel_key key('m');
-  auto const& [level, kind, direct, direct_panel, looped, full, tail, counts, row_tiles, k] =
-      plan.shape;
+  auto const& [level, kind, direct, direct_panel, looped, full, tail, counts, row_tiles, column, a,
+               b, k] = plan.shape;
   key.add(level).add(kind).add(direct).add(direct_panel);
-  key.add(looped).add(full).add(tail).add(counts).add(row_tiles).add(k);
+  key.add(looped).add(full).add(tail).add(counts).add(row_tiles).add(column).add(a).add(b).add(k);
   key.add(plan.accesses.size());
   for (auto const& [output, index, type, across, moves] : plan.accesses)
     key.add(output).add(index).add(type).add(across).add(moves);
@@ -132,6 +144,8 @@ inline result<std::shared_ptr<machine_code const>> generate_matmul(matmul_plan c
         assembler a(plan.shape.level);
         if (plan.tiles())
           matmul_amx_generator(a, plan.shape, plan.accesses, e).emit();
+        else if (plan.column())
+          column_generator(a, plan.shape, plan.accesses, e).emit();
         else if (!matmul_generator(a, plan.shape, plan.accesses, e).emit())
           return failure{code::unsupported, "sinter: jit: the chain is too long"};
         auto const bytes = a.finish();

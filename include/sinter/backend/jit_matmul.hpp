@@ -1,8 +1,8 @@
 // The JIT backend's matmul: which problems it takes, how one is laid out, packed and driven.
 //
 // matmul_plan is what is known when a kernel is built; matmul_geometry is where everything lies in
-// one call, batch axes folded into rows as far as strides allow. The generated kernel
-// (jit/matmul.hpp) computes rows x all columns; here are the loops that stand outside of it:
+// one call, batch axes folded into rows as far as strides allow. A generated kernel (which one, says
+// matmul_code_table) computes rows x all columns; here are the loops that stand outside of it:
 // batches, blocks of rows that fit a cache, copies of an operand whose elements do not lie as the
 // kernel reads them. A problem with none of these is one call of generated code.
 #pragma once
@@ -13,14 +13,17 @@
 #include <utility>
 
 #include "../base/join.hpp"
+#include "../jit/column.hpp"
 #include "../jit/matmul_amx.hpp"
 #include "../jit/pack_code.hpp"
 #include "../plan/problem.hpp"
+#include "jit_matmul_rules.hpp"
 
 namespace sinter::inline SINTER_ABI::jit {
 
 struct matmul_plan {
   matmul_shape shape;
+  matmul_code_kind code = matmul_code_kind::panels;
   epilogue_accesses accesses;
   int src = 0, weight = 0;  ///< operands of the chain
   bool transposed_src = false, transposed_weight = false;
@@ -31,7 +34,13 @@ struct matmul_plan {
   std::optional<pack_shape> pack;  ///< how generated code packs in the call
 
   panel_layout panels() const { return {shape.kind, lanes_of(shape.level), k, n}; }
-  bool tiles() const { return shape.kind == product::bf16_tiles; }
+  bool tiles() const { return code == matmul_code_kind::tiles; }
+  bool column() const { return code == matmul_code_kind::column; }
+  int tile_rows() const { return column() ? column_tile_rows : jit::tile_rows(shape.level); }
+  /// Bytes of the second operand as the kernel reads it: panels, or the column as it is.
+  extent packed_bytes() const {
+    return column() ? (k * size_of(shape.b) + 63) / 64 * 64 : panels().bytes();
+  }
   std::size_t scratch_bytes() const { return panel_scratch + row_scratch; }
 };
 
@@ -83,7 +92,7 @@ inline extent packed_stride(matmul_plan const& plan, tensor_desc const& weight, 
   if (i > rank || weight.dims[rank - i] == 1) return 0;
   extent matrices = 1;
   for (int j = 3; j < i; ++j) matrices *= weight.dims[rank - j];
-  return matrices * plan.panels().bytes();
+  return matrices * plan.packed_bytes();
 }
 
 /// Makes axis 0 of the batch one with the rows where all operands allow it.
@@ -274,15 +283,16 @@ inline bool wants_loop(epilogue const& e, isa level) {
 }
 
 /// Rows per call of the kernel: a block of the first operand that a large cache keeps while the
-/// panels pass by; smaller where it is a copy.
-inline extent rows_per_call(matmul_shape const& s, extent k) {
+/// panels pass by; smaller where it is a copy. One column passes by but once.
+inline extent rows_per_call(matmul_plan const& plan) {
+  matmul_shape const& s = plan.shape;
   constexpr extent in_place_bytes = extent{4} << 20, copied_bytes = extent{512} << 10;
   // Tiles read 16 times as fast: half of the second-level cache that CPUs with AMX have.
   constexpr extent tiled_bytes = extent{1} << 20;
-  extent const row = copied_row_bytes(s.kind, k);
+  extent const row = plan.column() ? 1 : copied_row_bytes(s.kind, plan.k);
   extent const in_place = s.kind == product::bf16_tiles ? tiled_bytes : in_place_bytes;
   extent const rows = (s.direct ? in_place : copied_bytes) / (row > 0 ? row : 1);
-  extent const tile = tile_rows(s.level);
+  extent const tile = plan.tile_rows();
   return std::clamp(rows / tile, extent{2}, extent{1} << 17) * tile;
 }
 
@@ -293,9 +303,11 @@ inline row_counts counts_of_rows(extent rows, extent block_rows, int tile) {
 }
 
 /// A second operand that is no weight is read where it lies if its rows are dense and few rows of
-/// the first operand would share the cost of packing it.
-inline bool reads_panels_in_place(matmul_plan const& plan, problem const& p, extent rows) {
+/// the first operand would share the cost of packing it; a column if it is dense.
+inline bool reads_in_place(matmul_plan const& plan, problem const& p, extent rows) {
   tensor_desc const& weight = p.operands[at(plan.weight)];
+  if (plan.column())
+    return plan.k <= 1 || stride_from_end(weight, plan.transposed_weight ? 1 : 2) == 1;
   product const kind = plan.shape.kind;
   bool const dense = plan.n == 1 || stride_from_end(weight, plan.transposed_weight ? 2 : 1) == 1;
   bool const known =
@@ -304,28 +316,30 @@ inline bool reads_panels_in_place(matmul_plan const& plan, problem const& p, ext
          rows <= 2 * tile_rows(plan.shape.level);
 }
 
-/// Steps that pad a panel beyond the one that k ends in.
-inline int zero_steps(product kind, extent k) {
-  extent const step = row_of(kind).k_step;
-  return static_cast<int>((padded_k(kind, k) - k) / step);
-}
-
-inline std::optional<pack_form> pack_form_in_call(matmul_plan const& plan,
-                                                  tensor_desc const& weight) {
+/// How generated code packs the second operand in a call, where it can.
+inline std::optional<pack_shape> pack_in_call(matmul_plan const& plan, tensor_desc const& weight) {
+  if (plan.column()) return {};
   bool const unit_columns = stride_from_end(weight, plan.transposed_weight ? 2 : 1) == 1;
   bool const unit_k = stride_from_end(weight, plan.transposed_weight ? 1 : 2) == 1;
-  return pack_form_of(plan.panels(), plan.shape.level, weight.type, unit_columns, unit_k);
+  matmul_shape const& s = plan.shape;
+  auto const form = pack_form_of(plan.panels(), s.level, weight.type, unit_columns, unit_k);
+  if (!form) return {};
+  // Steps that pad a panel beyond the one that k ends in.
+  extent const zero_steps = (padded_k(s.kind, s.k) - s.k) / row_of(s.kind).k_step;
+  return pack_shape{s.level,       *form,          size_of(weight.type),        s.k,
+                    s.full_panels, s.tail_columns, static_cast<int>(zero_steps)};
 }
 
-}  // namespace detail
+/// Elements of a row of the first operand lie side by side.
+inline bool unit_columns(matmul_plan const& plan, tensor_desc const& src) {
+  return src.strides.empty() ? !plan.transposed_src
+                             : stride_from_end(src, plan.transposed_src ? 2 : 1) == 1;
+}
 
-/// Only where supports_matmul() says yes.
-inline matmul_plan plan_matmul(problem const& p, epilogue const& e, isa level) {
-  using detail::at;
+/// Operands, extents, and which code.
+inline matmul_plan begin_plan(problem const& p, isa level) {
   matmul_operands const o = operands_of(p.chain);
-  tensor_desc const& src = p.operands[at(o.src)];
-  tensor_desc const& weight = p.operands[at(o.weight)];
-  int const rank = weight.dims.ssize();
+  tensor_desc const &src = p.operands[at(o.src)], &weight = p.operands[at(o.weight)];
   matmul_plan plan;
   plan.src = o.src;
   plan.weight = o.weight;
@@ -333,43 +347,49 @@ inline matmul_plan plan_matmul(problem const& p, epilogue const& e, isa level) {
   plan.transposed_weight = o.attrs.transposed_weight;
   plan.packed_weight = p.chain.operands[o.weight].role == role::weight;
   plan.n = p.domain.back();
-  plan.k = weight.dims[o.attrs.transposed_weight ? rank - 1 : rank - 2];
-  plan.accesses = detail::accesses_of(p, e);
+  plan.k = weight.dims[weight.dims.ssize() - (o.attrs.transposed_weight ? 1 : 2)];
+  plan.shape.level = level;
+  plan.shape.kind = product_for(level, src.type, weight.type);
+  plan.shape.k = plan.k;
+  plan.code = rule_for({plan.shape.kind, plan.k, plan.n, unit_columns(plan, src)}).kind;
+  plan.shape.column = plan.column();
+  if (plan.column()) plan.shape.a = src.type, plan.shape.b = weight.type;
+  return plan;
+}
 
+}  // namespace detail
+
+/// Only where supports_matmul() says yes.
+inline matmul_plan plan_matmul(problem const& p, epilogue const& e, isa level) {
+  matmul_plan plan = detail::begin_plan(p, level);
+  tensor_desc const &src = p.operands[detail::at(plan.src)],
+                    &weight = p.operands[detail::at(plan.weight)];
+  plan.accesses = detail::accesses_of(p, e);
   matmul_shape& s = plan.shape;
-  s.level = level;
-  s.kind = product_for(level, src.type, weight.type);
-  bool const unit_columns = src.strides.empty()
-                                ? !o.attrs.transposed_src
-                                : detail::stride_from_end(src, o.attrs.transposed_src ? 2 : 1) == 1;
-  s.direct = src.type == row_of(s.kind).a && (unit_columns || plan.k <= 1);
-  s.looped_epilogue = !plan.tiles() && detail::wants_loop(e, level);
-  s.k = plan.k;
+  s.direct = plan.column() ||
+             (src.type == row_of(s.kind).a && (detail::unit_columns(plan, src) || plan.k <= 1));
+  if (plan.column())
+    s.looped_epilogue = !has_masks(level) && e.steps() > column_copied_steps;
+  else
+    s.looped_epilogue = !plan.tiles() && detail::wants_loop(e, level);
   s.full_panels = plan.n >= tile_columns(level);
   s.tail_columns = plan.panels().tail_columns();
-  plan.block_rows = detail::rows_per_call(s, plan.k);
-  int const tile = tile_rows(level);
+  plan.block_rows = detail::rows_per_call(plan);
+  int const tile = plan.tile_rows();
   extent const rows = is_dynamic(p) ? -1 : geometry_of(plan, p).rows;
   if (plan.tiles())
     s.row_tiles = amx_block_rows(rows, plan.n);
   else
     s.counts = rows < 0 ? all_counts(tile) : detail::counts_of_rows(rows, plan.block_rows, tile);
-  s.direct_panel = !plan.packed_weight && detail::reads_panels_in_place(plan, p, rows);
-  if (!plan.packed_weight && !s.direct_panel) {
-    if (auto const form = detail::pack_form_in_call(plan, weight))
-      plan.pack = pack_shape{level,
-                             *form,
-                             size_of(weight.type),
-                             plan.k,
-                             s.full_panels,
-                             s.tail_columns,
-                             detail::zero_steps(s.kind, plan.k)};
-    plan.panel_scratch = round_up(static_cast<std::size_t>(plan.panels().bytes()), 64);
+  bool const in_place = !plan.packed_weight && detail::reads_in_place(plan, p, rows);
+  s.direct_panel = in_place && !plan.column();
+  if (!plan.packed_weight && !in_place) {
+    plan.pack = detail::pack_in_call(plan, weight);
+    plan.panel_scratch = round_up(static_cast<std::size_t>(plan.packed_bytes()), 64);
   }
+  extent const block = rows < 0 ? plan.block_rows : (std::min)(rows, plan.block_rows);
   if (!s.direct)
-    plan.row_scratch =
-        static_cast<std::size_t>((rows < 0 ? plan.block_rows : (std::min)(rows, plan.block_rows)) *
-                                 copied_row_bytes(s.kind, plan.k));
+    plan.row_scratch = static_cast<std::size_t>(block * copied_row_bytes(s.kind, plan.k));
   return plan;
 }
 

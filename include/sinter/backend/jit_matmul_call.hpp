@@ -43,7 +43,7 @@ class matmul_invocation final : public invocation {
     problem const& p = args.shapes != nullptr ? *args.shapes : built_->wanted;
     args_ = args;
     geometry_ = geometry_of(plan, p);
-    tiles_ = row_tiles(geometry_.rows, plan.block_rows, tile_rows(plan.shape.level));
+    tiles_ = row_tiles(geometry_.rows, plan.block_rows, plan.tile_rows());
     grid_ = uncut(plan, geometry_, tiles_);
     src_type_ = p.operands[detail::at(plan.src)].type;
     weight_type_ = p.operands[detail::at(plan.weight)].type;
@@ -87,13 +87,22 @@ class matmul_invocation final : public invocation {
       frame_.accesses[i].origin = pointer_of(plan.accesses[i]);
       frame_.accesses[i].row_stride = geometry_.accesses[i].row;
     }
+    frame_.rows_at_once = rows_are_side_by_side() ? lanes_of(plan.shape.level) : 1;
     extent const rows = (std::min)(geometry_.rows, plan.block_rows);
-    set_rows(split_rows(rows, tile_rows(plan.shape.level)), rows);
+    set_rows(split_rows(rows, plan.tile_rows()), rows);
     empty_ = geometry_.empty() || plan.n == 0;
     single_ = !empty_ && geometry_.batch_axes == 0 && geometry_.rows <= plan.block_rows &&
               plan.scratch_bytes() == 0;
   }
 
+  /// One column: a vector of the epilogue may be one of each operand and output.
+  bool rows_are_side_by_side() const noexcept {
+    matmul_plan const& plan = built_->plan;
+    for (int i = 0; i < plan.accesses.ssize(); ++i)
+      if (plan.accesses[i].moves && geometry_.accesses[i].row != size_of(plan.accesses[i].type))
+        return false;
+    return true;
+  }
   void set_rows(row_split const& split, extent rows) noexcept {
     frame_.rows = rows;
     frame_.blocks = split.blocks;
@@ -191,6 +200,9 @@ class matmul_invocation final : public invocation {
   /// The panels at hand.
   void pack_weight(void const* from) noexcept {
     matmul_plan const& plan = built_->plan;
+    if (plan.column())
+      return copy_matrix(args_.scratch, weight_type_, {from, weight_type_, geometry_.b_row, 0},
+                         plan.k, 1);
     if (!plan.pack) {
       panel_layout panels = plan.panels();
       panels.n = frame_.full_panels * panels.width() +

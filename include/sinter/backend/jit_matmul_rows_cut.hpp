@@ -76,26 +76,15 @@ inline matmul_geometry unknown_rows(matmul_rows_cut const& cut, problem const& p
 }
 
 inline void set_layout(matmul_rows_cut& cut, problem const& p, isa level) {
-  matmul_operands const o = operands_of(p.chain);
   matmul_plan& l = cut.layout;
-  tensor_desc const& weight = p.operands[at(o.weight)];
-  int const rank = weight.dims.ssize();
-  l.shape.level = level;
-  l.shape.kind = product_for(level, p.operands[at(o.src)].type, weight.type);
-  l.src = o.src;
-  l.weight = o.weight;
-  l.transposed_src = o.attrs.transposed_src;
-  l.transposed_weight = o.attrs.transposed_weight;
-  l.packed_weight = p.chain.operands[o.weight].role == role::weight;
-  l.n = p.domain.back();
-  l.k = weight.dims[o.attrs.transposed_weight ? rank - 1 : rank - 2];
+  l = begin_plan(p, level);
   auto const add = [&](bool output, int i, tensor_desc const& d) {
     l.accesses.push_back({output, i, d.type, columns_of(d, l.n), true});
   };
   for (int i = 0; i < p.chain.outputs.ssize(); ++i) add(true, i, p.outputs[at(i)]);
   for (int i = 0; i < p.chain.operands.ssize(); ++i)
     if (is_read_by_element(p.chain, i)) add(false, i, p.operands[at(i)]);
-  extent const tile = tile_rows(level);
+  extent const tile = l.tile_rows();
   extent const row_bytes = (std::max)(extent{4}, cut.live * cut.live_stride * 4);
   cut.block_rows = std::clamp(live_block_bytes / row_bytes, tile, most_block_rows) / tile * tile;
 }

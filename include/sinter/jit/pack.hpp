@@ -146,17 +146,17 @@ inline void pack_panels(panel_layout const& layout, void* out, matrix_view const
   });
 }
 
-/// Copies a K x N matrix of f32, rounded to the 16-bit dtype t, to dense rows.
-inline void round_matrix(void* out, dtype t, matrix_view const& m, extent k, extent n) {
-  auto const* from = static_cast<float const*>(m.data);
-  for (extent i = 0; i < k; ++i)
-    for (extent j = 0; j < n; ++j) {
-      float const v = from[i * m.row_stride + j * m.column_stride];
-      if (t == dtype::bf16)
-        static_cast<bfloat16*>(out)[i * n + j] = to_bfloat16(v);
-      else
-        static_cast<float16*>(out)[i * n + j] = to_float16(v);
-    }
+/// Copies a K x N matrix to dense rows of dtype t, both floating; rounds to nearest even.
+inline void copy_matrix(void* out, dtype t, matrix_view const& m, extent k, extent n) {
+  detail::with_type(m.type, [&](auto const* from_type) {
+    auto const* const from = static_cast<decltype(from_type)>(m.data);
+    detail::with_type(t, [&]<class To>(To const*) {
+      auto* const to = static_cast<To*>(out);
+      for (extent i = 0; i < k; ++i)
+        for (extent j = 0; j < n; ++j)
+          to[i * n + j] = detail::convert<To>(from[i * m.row_stride + j * m.column_stride]);
+    });
+  });
 }
 
 /// Bytes from row to row of copied rows: whole steps, whole cache lines.
