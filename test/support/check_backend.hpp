@@ -5,9 +5,9 @@
 //   CHECK_MESSAGE(r.ok(), r.text);       // r.supported says whether the backend took it at all
 //
 // run_problem() asks supports(), builds, packs (from f32 or the weight's dtype, by the seed), runs
-// twice, and checks: each output within the bound of support/bounded.hpp (integers: exactly, where
-// sums are exact), NaN and infinities where the oracle has them, the second run bit-equal to the
-// first, no byte written outside or in a gap, inputs unchanged. A fault at a guard page ends the
+// twice and, where the work is large enough to be cut, a third time in parts, and checks: each output within the bound
+// of support/bounded.hpp (integers: exactly, where sums are exact), NaN and infinities where the oracle has them, the
+// later runs bit-equal to the first, no byte written outside or in a gap, inputs unchanged. A fault at a guard page ends the
 // program. For a kernel that is already built (dynamic extents: one kernel, many shapes) call
 // check_kernel(). Random problems: support/random_chain.hpp.
 #pragma once
@@ -117,6 +117,29 @@ inline void compare(problem const& p, int o, tensor_memory& memory,
 
 }  // namespace detail_check
 
+namespace detail_check {
+
+/// Where the work can be cut, its parts, the last one first, leave the bits that are in `out`.
+inline std::string run_in_parts(invocation& call, call_args const& args,
+                                check_options const& options, std::vector<tensor_memory>& out) {
+  call.repoint(args);
+  int const parts = call.cut(2 + static_cast<int>(options.seed % 7));
+  if (parts == 1) return {};
+  std::vector<std::vector<std::byte>> whole;
+  for (tensor_memory& m : out) {
+    whole.push_back(m.bytes());
+    m.poison();
+  }
+  for (int i = parts; i-- > 0;)
+    if (call.run_part(i) != code::ok) return "run_part() fails";
+  for (std::size_t o = 0; o < out.size(); ++o)
+    if (out[o].bytes() != whole[o])
+      return "call in " + std::to_string(parts) + " parts: other bits than those of the whole";
+  return {};
+}
+
+}  // namespace detail_check
+
 /// One call of a kernel. `p` has no dynamic extents; `dynamic`: the kernel was built for a problem
 /// that has.
 inline outcome check_kernel(kernel const& k, problem const& p, check_options const& options = {},
@@ -189,6 +212,8 @@ inline outcome check_kernel(kernel const& k, problem const& p, check_options con
         r.text = "the second run gives other bits than the first";
     }
   }
+  if (r.text.empty() && p.in_place < 0)
+    r.text = detail_check::run_in_parts(call, args, options, out);
 
   for (int o = 0; o < outputs; ++o) {
     auto const n = static_cast<std::size_t>(o);

@@ -25,7 +25,9 @@ struct random_options {
   bool strides = true;   ///< gaps, permuted memory, meaningless strides on axes of extent 1
   std::vector<std::string_view> precisions = {"", " [bf16]"};
   std::vector<op> ops;      ///< empty: every pointwise op
+  int spatial = 0;          ///< axes of convolutions; 0: one, two or three
   bool reductions = false;  ///< and every reduction
+  bool in_place = false;    ///< where an operand may be the output, it is, every other time
   bool pools = false;       ///< images that a window slides over, behind a convolution or not
   std::vector<std::string_view>
       types;  ///< dtypes that operands of pointwise steps may have of their own
@@ -65,10 +67,23 @@ class random_case_maker {
     std::vector<strides> outputs;
     if (o_.strides)
       for (int i = 0; i < c.outputs.ssize(); ++i) outputs.push_back(random_strides(domain_));
+    if (o_.in_place && below(2) == 0)
+      for (int i = 0; i < c.operands.ssize(); ++i)
+        if (auto made = make_in_place(c, specs, outputs, i)) return {text_, std::move(*made)};
     return {text_, make_problem(c, specs, outputs).value()};
   }
 
  private:
+  /// The problem whose operand i is the output; nothing where it cannot be.
+  std::optional<problem> make_in_place(chain const& c, std::vector<operand_spec> specs,
+                                       std::vector<strides> const& outputs, int i) {
+    auto& spec = specs[static_cast<std::size_t>(i)];
+    if (spec && !(spec->dims == domain_)) return std::nullopt;
+    spec = tensor_desc{c.operands[i].type, domain_, outputs.empty() ? strides{} : outputs[0]};
+    auto made = make_problem(c, specs, outputs, numerics::strict, i);
+    return made.ok() ? std::optional<problem>(std::move(made.value())) : std::nullopt;
+  }
+
   extent below(extent n) { return static_cast<extent>(random_() % static_cast<std::uint64_t>(n)); }
   std::size_t at(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
   extent any_extent() { return extent_up_to(o_.max_extent); }
@@ -180,7 +195,7 @@ class random_case_maker {
     steps_ = 1;
   }
   void start_conv() {
-    int const rank = 1 + static_cast<int>(below(3));
+    int const rank = o_.spatial > 0 ? o_.spatial : 1 + static_cast<int>(below(3));
     extent const groups = below(3) == 0 ? 1 + below(4) : 1;
     extent const in = below(4) == 0 ? 1 : 1 + below(8), out = below(4) == 0 ? 1 : 1 + below(8);
     shape src{1 + below(2)}, weight{out * groups}, stride, pad, end, dilation;
@@ -227,8 +242,8 @@ class random_case_maker {
         return operand("r", ":tensor", dims);
       }
       case 5: {
-        constexpr char const* numbers[] = {"0.5", "-2", "1.702", "0", "3", "-0.125"};
-        return numbers[at(6)];
+        constexpr char const* constants[] = {"0.5", "-2", "1.702", "0", "3", "-0.125"};
+        return constants[at(6)];
       }
       default:
         return "%" + std::to_string(any_step());
