@@ -19,7 +19,7 @@ using namespace sinter_test;
 namespace {
 
 #ifndef SINTER_TEST_CHAINS
-#define SINTER_TEST_CHAINS 300
+#define SINTER_TEST_CHAINS 200
 #endif
 
 std::uint64_t number_from(char const* variable, std::uint64_t otherwise) {

@@ -5,12 +5,6 @@
 
 using namespace run_test;
 
-// One test asks for more memory than there is. The sanitizers take that for an error unless they are told otherwise.
-extern "C" char const* __asan_default_options();  // NOLINT: their name
-extern "C" char const* __asan_default_options() { return "allocator_may_return_null=1"; }
-extern "C" char const* __tsan_default_options();  // NOLINT
-extern "C" char const* __tsan_default_options() { return "allocator_may_return_null=1"; }
-
 namespace {
 
 constexpr extent huge = extent{1} << 62;

@@ -119,17 +119,14 @@ inline void compare(problem const& p, int o, tensor_memory& memory,
 
 namespace detail_check {
 
-/// Where the work can be cut, its parts, the last one first, leave the bits that are in `out`.
+/// Where the work can be cut, its parts, the last one first, leave the bits of the whole.
 inline std::string run_in_parts(invocation& call, call_args const& args,
-                                check_options const& options, std::vector<tensor_memory>& out) {
+                                check_options const& options, std::vector<tensor_memory>& out,
+                                std::vector<std::vector<std::byte>> const& whole) {
   call.repoint(args);
   int const parts = call.cut(2 + static_cast<int>(options.seed % 7));
   if (parts == 1) return {};
-  std::vector<std::vector<std::byte>> whole;
-  for (tensor_memory& m : out) {
-    whole.push_back(m.bytes());
-    m.poison();
-  }
+  for (tensor_memory& m : out) m.poison();
   for (int i = parts; i-- > 0;)
     if (call.run_part(i) != code::ok) return "run_part() fails";
   for (std::size_t o = 0; o < out.size(); ++o)
@@ -212,8 +209,6 @@ inline outcome check_kernel(kernel const& k, problem const& p, check_options con
         r.text = "the second run gives other bits than the first";
     }
   }
-  if (r.text.empty() && p.in_place < 0)
-    r.text = detail_check::run_in_parts(call, args, options, out);
 
   for (int o = 0; o < outputs; ++o) {
     auto const n = static_cast<std::size_t>(o);
@@ -228,6 +223,7 @@ inline outcome check_kernel(kernel const& k, problem const& p, check_options con
     if (r.text.empty() && i != p.in_place &&
         in[static_cast<std::size_t>(i)].bytes() != inputs_before[static_cast<std::size_t>(i)])
       r.text = "operand '" + std::string(p.chain.operands[i].name.view()) + "' was changed";
+  if (r.text.empty() && p.in_place < 0) r.text = run_in_parts(call, args, options, out, first_run);
   if (r.text.empty() && !scratch.intact()) r.text = "scratch was written outside";
   if (!r.text.empty())
     r.text = std::string(k.backend()) + ": " + r.text + " (seed " + std::to_string(options.seed) +

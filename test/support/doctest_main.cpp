@@ -51,10 +51,12 @@ int run_doctest(int argc, char** argv) {
 
 }  // namespace sinter_test
 
-#if defined(__SANITIZE_ADDRESS__)
-// Tests ask for more memory than there is, and expect to be told so.
+// Tests ask for more memory than there is, and expect to be told so. The sanitizers take that for an error unless they
+// are told otherwise.
+extern "C" char const* __asan_default_options();  // NOLINT: their name
 extern "C" char const* __asan_default_options() { return "allocator_may_return_null=1"; }
-#endif
+extern "C" char const* __tsan_default_options();  // NOLINT
+extern "C" char const* __tsan_default_options() { return "allocator_may_return_null=1"; }
 
 #ifndef SINTER_TEST_OWN_MAIN
 int main(int argc, char** argv) { return sinter_test::run_doctest(argc, argv); }

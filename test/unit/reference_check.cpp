@@ -41,6 +41,8 @@ class spoiled_kernel final : public kernel {
     explicit call(spoiled_kernel const& k)
         : invocation(&execute), kernel_(k), inner_(k.inner_->make_invocation().value().release()) {}
     void repoint(call_args const& args) noexcept override { args_ = args; }
+    /// Each part is all of the work.
+    int cut(int wanted) noexcept override { return wanted; }
 
    private:
     static code execute(invocation& base) noexcept {
@@ -137,6 +139,11 @@ TEST_CASE("faults are found") {
                       if (run == 1) first_output(a)[0] += 1;
                     }),
               "the second run"));
+  CHECK(holds(found({},
+                    [](args a, int run) {
+                      if (run >= 2) first_output(a)[0] += 1;
+                    }),
+              "in 3 parts: other bits"));
   // Another bias, other weights.
   CHECK_FALSE(found(
                   [](args a, int) {
