@@ -102,10 +102,9 @@ class one_image_kernel final : public kernel {
 namespace detail {
 
 /// What by_rows() gives where only whole images can be had; `build` makes the kernel for one.
-template <class Build>
-result<std::shared_ptr<kernel const>> by_images(problem const& p,
-                                                array_view<row_range const> ranges,
-                                                Build const& build) {
+inline result<std::shared_ptr<kernel const>> by_images(
+    problem const& p, array_view<row_range const> ranges,
+    result<std::shared_ptr<kernel const>> (*build)(problem const&)) {
   for (row_range r : ranges)
     if (p.domain.size() != 4 || r.first != 0 || r.last != p.domain[1])
       return failure{code::unsupported, "sinter: this kernel computes whole images only"};

@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "../backend/stretch.hpp"
 #include "../backend/strip.hpp"
 #include "../plan/view_check.hpp"
 #include "arena_plan.hpp"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "../base/join.hpp"
-#include "program_plan.hpp"
+#include "stretch.hpp"
 #include "stretch_rules.hpp"
 #include "strip_builder.hpp"
 
@@ -30,37 +30,27 @@ class stretch_builder {
     find_users();
     int const groups = static_cast<int>(plan_.groups.size());
     for (int g = 0; g < groups;) {
-      units_.clear();
+      draft_ = std::shared_ptr<stretch_plan>(new stretch_plan());
       weight_bytes_ = 0;
-      for (int next = g; next < groups && take(unit_at(next));) next = units_.back().last + 1;
+      int next = g;
+      while (next < groups && take(next)) next = members().back().last + 1;
       // Fewer where they have too many operands or outputs together.
-      while (units_.size() > 1 && !try_settle()) units_.pop_back();
-      g = (units_.empty() ? unit_at(g) : units_.back()).last + 1;
+      while (members().size() > 1 && !try_settle()) members().pop_back();
+      g = members().empty() ? last_with(g) + 1 : members().back().last + 1;
     }
   }
 
  private:
-  /// What runs at one time: a group, or those of a strip.
-  struct unit {
-    int first = 0, last = 0;
-    std::shared_ptr<sinter::kernel const> kernel;  ///< once it is taken, as by_rows() gave it
-    inline_vector<place, max_operands> operands;
-    inline_vector<place, max_outputs> outputs;
-    std::string why;
-  };
-  /// The first and the last group that read or write an arena item.
-  struct users {
-    int first = -1, last = -1;
-  };
-
-  unit unit_at(int g) const {
-    if (planned_strip const* const s = plan_.strip_of(g))
-      return {s->first, s->last, s->kernel, s->operands, s->outputs, {}};
-    group_plan const& group = plan_.group(g);
-    return {g, g, group.chosen.kernel, group.operands, group.outputs, {}};
+  std::vector<stretch_member>& members() { return draft_->members; }
+  /// The last group of what runs at the time of group g: a group, or those of a strip.
+  int last_with(int g) const {
+    planned_strip const* const s = plan_.strip_of(g);
+    return s != nullptr ? s->last : g;
   }
+  /// The first and the last group that read or write each arena item.
   void find_users() {
-    users_.resize(plan_.items.size());
+    first_user_.assign(plan_.items.size(), -1);
+    last_user_.assign(plan_.items.size(), -1);
     for (int g = 0; g < static_cast<int>(plan_.groups.size()); ++g) {
       for (place const& p : plan_.group(g).operands) use(p, g);
       for (place const& p : plan_.group(g).outputs) use(p, g);
@@ -68,45 +58,50 @@ class stretch_builder {
   }
   void use(place const& p, int g) {
     if (p.from != source::arena) return;
-    users& u = users_[at(p.index)];
-    if (u.first < 0) u.first = g;
-    u.last = g;
+    if (first_user_[at(p.index)] < 0) first_user_[at(p.index)] = g;
+    last_user_[at(p.index)] = g;
   }
 
   // ---- which groups
 
-  /// Adds a unit to the stretch if it can be, and is wanted there; if not, notes why.
-  bool take(unit u) {
-    shape const& domain = plan_.group(u.last).problem.domain;
-    if (domain.empty() || domain[0] == 1) return false;
-    std::string why = why_not(u);
+  /// Adds group g, or the strip that begins there, to the stretch if it can be, and is wanted there; if not, notes why.
+  bool take(int g) {
+    stretch_member m;
+    m.first = g;
+    m.last = last_with(g);
+    m.domain = plan_.group(m.last).problem.domain;
+    if (m.domain.empty() || m.domain[0] == 1) return false;
+    std::string why = why_not(m);
+    if (why.empty()) why = why_unwanted(m);
     if (why.empty()) {
-      stretch_facts const f = facts_of(u);
-      stretch_rule const& rule = stretch_rule_for(f);
-      u.why = text_of_rule(rule.name, rule.reason, options_);
-      if (options_.stretches == strip_policy::by_rule && !rule.joins) {
-        why = u.why;
-      } else {
-        row_range const image{0, domain[1]};
-        auto by_rows = u.kernel->by_rows(array_view(&image, 1));
-        if (by_rows) {
-          u.kernel = std::move(*by_rows);
-          weight_bytes_ = f.all_weight_bytes;
-          units_.push_back(std::move(u));
-          return true;
-        }
-        why = without_prefix(by_rows.error().message);
+      planned_strip const* const s = plan_.strip_of(g);
+      row_range const image{0, m.domain[1]};
+      auto by_rows =
+          (s != nullptr ? s->kernel : plan_.group(g).chosen.kernel)->by_rows(array_view(&image, 1));
+      if (by_rows) {
+        m.kernel = std::move(*by_rows);
+        weight_bytes_ = facts_of(m).all_weight_bytes;
+        members().push_back(std::move(m));
+        return true;
       }
+      why = without_prefix(by_rows.error().message);
     }
-    plan_.groups[at(u.first)].whole = std::move(why);
+    plan_.groups[at(g)].whole = std::move(why);
     return false;
   }
-  std::string why_not(unit const& u) const {
-    for (int g = u.first; g <= u.last; ++g) {
+  std::string why_unwanted(stretch_member const& m) {
+    stretch_rule const& rule = stretch_rule_for(facts_of(m));
+    std::string text = text_of_rule(rule.name, rule.reason, options_);
+    if (options_.stretches == strip_policy::by_rule && !rule.joins) return text;
+    because_ = std::move(text);
+    return {};
+  }
+  std::string why_not(stretch_member const& m) {
+    for (int g = m.first; g <= m.last; ++g) {
       group_plan const& group = plan_.group(g);
       problem const& p = group.problem;
       if (!are_images(p.domain)) return not_images(p.domain);
-      if (!units_.empty() && p.domain[0] != plan_.group(units_[0].last).problem.domain[0])
+      if (!members().empty() && p.domain[0] != members()[0].domain[0])
         return "it has another number of images";
       for (int i = 0; i < p.chain.outputs.ssize(); ++i)
         if (!are_of_batch(p.outputs[at(i)].dims, p)) return not_images(p.outputs[at(i)].dims);
@@ -132,11 +127,11 @@ class stretch_builder {
     return join({to_string(d), " is no batch of images N,H,W,C whose extents but for N are known"});
   }
 
-  stretch_facts facts_of(unit const& u) const {
+  stretch_facts facts_of(stretch_member const& m) const {
     stretch_facts f;
-    f.images = plan_.group(u.last).problem.domain[0];
+    f.images = m.domain[0];
     f.threads = plan_.threads;
-    for (int g = u.first; g <= u.last; ++g) {
+    for (int g = m.first; g <= m.last; ++g) {
       problem const& p = plan_.group(g).problem;
       for (int i = 0; i < p.chain.operands.ssize(); ++i) {
         tensor_desc const& d = p.operands[at(i)];
@@ -156,95 +151,72 @@ class stretch_builder {
     return d.dims[1] * d.dims[2] * d.dims[3] * size_of(d.type);
   }
 
-  // ---- the stretch of the units at hand
-
-  /// An arena item that only they read and write: where it is in the stretch's scratch.
-  struct inner_item {
-    int item;
-    arena_item placed;
-  };
-  struct draft {
-    planned_strip strip;
-    std::shared_ptr<stretch_plan> plan = std::shared_ptr<stretch_plan>(new stretch_plan());
-    std::vector<inner_item> inner;
-  };
+  // ---- the stretch of the members at hand
 
   /// False, and nothing done, where they have too many operands or outputs.
   bool try_settle() {
-    draft d;
-    d.strip.first = units_.front().first;
-    d.strip.last = units_.back().last;
-    for (unit const& u : units_)
-      if (!add_member(d, u)) return false;
-    place_inner(d);
-    d.strip.kernel = std::shared_ptr<kernel const>(new stretch_kernel(d.plan));
-    d.strip.how = "image by image";
-    d.strip.held = "an image";
-    d.strip.why =
-        options_.stretches == strip_policy::always ? "by options::stretches" : units_.back().why;
-    settle(std::move(d));
+    planned_strip s;
+    s.first = members().front().first;
+    s.last = members().back().last;
+    draft_->items.clear();
+    draft_->work = 0;
+    inner_.assign(plan_.items.size(), -1);
+    for (int i = 0; i < static_cast<int>(members().size()); ++i)
+      if (!give_places(s, i)) return false;
+    for (int i = 0; i < static_cast<int>(members().size()); ++i)
+      draft_->items.push_back({members()[at(i)].kernel->scratch_bytes(), i, i, 0});
+    std::vector<int> order(draft_->items.size());
+    draft_->scratch_bytes = plan_arena(draft_->items, order);
+    draft_->constants = plan_.constants;
+    s.kernel = std::shared_ptr<kernel const>(new stretch_kernel(draft_));
+    s.how = "image by image";
+    s.held = "an image";
+    s.why = options_.stretches == strip_policy::always ? "by options::stretches" : because_;
+    settle(std::move(s));
     return true;
   }
-  bool is_inner(draft const& d, place const& p) const {
-    if (p.from != source::arena) return false;
-    users const& u = users_[at(p.index)];
-    return d.strip.first <= u.first && u.last <= d.strip.last;
+  bool is_inner(planned_strip const& s, place const& p) const {
+    return p.from == source::arena && s.first <= first_user_[at(p.index)] &&
+           last_user_[at(p.index)] <= s.last;
   }
 
-  bool add_member(draft& d, unit const& u) {
-    stretch_member m;
-    m.kernel = u.kernel;
-    m.problem = plan_.group(u.last).problem;
-    m.first = u.first - d.strip.first;
-    m.last = u.last - d.strip.first;
-    for (int g = u.first; g <= u.last; ++g) m.work += work_of_image(plan_.group(g).problem);
-    for (place const& p : u.operands) {
-      m.operands.push_back(place_of(d, p, d.strip.operands, stretch_place::from::operand));
-      if (m.operands.back().index < 0) return false;
+  bool give_places(planned_strip& s, int index) {
+    stretch_member& m = members()[at(index)];
+    planned_strip const* const strip = plan_.strip_of(m.first);
+    group_plan const& group = plan_.group(m.first);
+    m.operands = strip != nullptr ? strip->operands : group.operands;
+    m.outputs = strip != nullptr ? strip->outputs : group.outputs;
+    for (int g = m.first; g <= m.last; ++g) draft_->work += work_of_image(plan_.group(g).problem);
+    bool fits = true;
+    for (place& p : m.operands)
+      fits = fits && (settled_inside(s, p, index) || settled_in(s.operands, p, source::input));
+    for (place& p : m.outputs)
+      fits = fits && (settled_inside(s, p, index) || settled_in(s.outputs, p, source::output));
+    return fits;
+  }
+  /// Constants, and what only members read and write.
+  bool settled_inside(planned_strip const& s, place& p, int member) {
+    if (p.from == source::constant) return true;
+    if (!is_inner(s, p)) return false;
+    int& item = inner_[at(p.index)];
+    if (item < 0) {
+      item = static_cast<int>(draft_->items.size());
+      draft_->items.push_back({bytes_of_image(p.index), member, member, 0});
     }
-    for (place const& p : u.outputs) {
-      m.outputs.push_back(place_of(d, p, d.strip.outputs, stretch_place::from::output));
-      if (m.outputs.back().index < 0) return false;
-    }
-    d.plan->members.push_back(std::move(m));
+    p.index = item;
+    draft_->items[at(item)].last = member;
     return true;
   }
-  /// `given`: those of the stretch's call_args. Index -1: there is no room.
+  /// One of the stretch's own operands or outputs, each once. False: there is no room.
   template <class Places>
-  stretch_place place_of(draft& d, place const& p, Places& given, stretch_place::from where) {
-    stretch_place to;
-    if (p.from == source::constant) {
-      to.where = stretch_place::from::constant;
-      to.constant = plan_.constants[at(p.index)];
-      return to;
-    }
-    bool const arena = p.from == source::arena;
-    to.offset = arena ? p.offset : 0;
-    if (is_inner(d, p)) {
-      to.where = stretch_place::from::scratch;
-      to.index = inner_of(d, p.index);
-      return to;
-    }
-    to.where = where;
-    place const base{p.from, p.index, arena ? 0 : p.offset};
-    for (to.index = 0; to.index < given.ssize(); ++to.index)
-      if (given[to.index].from == base.from && given[to.index].index == base.index) return to;
-    if (given.full())
-      to.index = -1;
-    else
-      given.push_back(base);
-    return to;
-  }
-  /// Its index, with the member that is being added as its last user.
-  int inner_of(draft& d, int item) const {
-    int const member = static_cast<int>(d.plan->members.size());
-    for (std::size_t i = 0; i < d.inner.size(); ++i)
-      if (d.inner[i].item == item) {
-        d.inner[i].placed.last = member;
-        return static_cast<int>(i);
-      }
-    d.inner.push_back({item, {bytes_of_image(item), member, member, 0}});
-    return static_cast<int>(d.inner.size()) - 1;
+  static bool settled_in(Places& own, place& p, source from) {
+    place const base{p.from, p.index, 0};
+    int i = 0;
+    while (i < own.ssize() && (own[i].from != base.from || own[i].index != base.index)) ++i;
+    if (i == own.ssize() && own.full()) return false;
+    if (i == own.ssize()) own.push_back(base);
+    p = {from, i, p.from == source::arena ? p.offset : 0};
+    return true;
   }
   std::size_t bytes_of_image(int item) const {
     item_maker const& m = plan_.makers[at(item)];
@@ -255,62 +227,37 @@ class stretch_builder {
     return static_cast<std::size_t>(element_count(dims) * size_of(made.type));
   }
 
-  /// Values between by their lives, and the scratch of each member while it runs.
-  void place_inner(draft& d) const {
-    std::vector<arena_item> items;
-    for (inner_item const& i : d.inner) items.push_back(i.placed);
-    for (stretch_member const& m : d.plan->members) {
-      int const turn = static_cast<int>(items.size() - d.inner.size());
-      items.push_back({m.kernel->scratch_bytes(), turn, turn, 0});
-    }
-    std::vector<int> order(items.size());
-    d.plan->scratch_bytes = plan_arena(items, order);
-    auto const settle_place = [&](stretch_place& p) {
-      if (p.where != stretch_place::from::scratch) return;
-      p.image_bytes = static_cast<extent>(items[at(p.index)].bytes);
-      p.offset += items[at(p.index)].offset;
-    };
-    std::size_t next = d.inner.size();
-    for (stretch_member& m : d.plan->members) {
-      m.scratch_at = items[next++].offset;
-      for (stretch_place& p : m.operands) settle_place(p);
-      for (stretch_place& p : m.outputs) settle_place(p);
-    }
-  }
-
   /// The stretch is part of the plan: what is inside it has no bytes, and its scratch is that of all.
-  void settle(draft d) {
+  void settle(planned_strip s) {
     int const index = static_cast<int>(plan_.strips.size());
-    for (int g = d.strip.first; g <= d.strip.last; ++g) {
+    for (int g = s.first; g <= s.last; ++g) {
       group_plan& group = plan_.groups[at(g)];
-      if (group.strip >= 0)
-        plan_.strips[at(group.strip)].within = index;
-      else
-        group.strip = index;
+      (group.strip >= 0 ? plan_.strips[at(group.strip)].within : group.strip) = index;
       group.whole.clear();
-      plan_.items[at(group.scratch)].bytes =
-          g == d.strip.last ? d.strip.kernel->scratch_bytes() : 0;
-      for (place& p : group.operands) settle_place(p, d);
-      for (place& p : group.outputs) settle_place(p, d);
+      plan_.items[at(group.scratch)].bytes = g == s.last ? s.kernel->scratch_bytes() : 0;
+      for (place& p : group.operands) settle_place(p, s);
+      for (place& p : group.outputs) settle_place(p, s);
     }
-    plan_.strips.push_back(std::move(d.strip));
+    plan_.strips.push_back(std::move(s));
   }
-  void settle_place(place& p, draft const& d) {
+  void settle_place(place& p, planned_strip const& s) {
     if (p.from != source::arena) return;
     arena_item& item = plan_.items[at(p.index)];
-    if (is_inner(d, p)) {
+    if (is_inner(s, p)) {
       item.bytes = 0;
       p.from = source::strip;
     } else {
-      item.first = (std::min)(item.first, d.strip.first);
-      item.last = (std::max)(item.last, d.strip.last);
+      item.first = (std::min)(item.first, s.first);
+      item.last = (std::max)(item.last, s.last);
     }
   }
 
   program_plan& plan_;
   options const& options_;
-  std::vector<users> users_;
-  std::vector<unit> units_;
+  std::vector<int> first_user_, last_user_;  ///< of the arena's items
+  std::vector<int> inner_;                   ///< of the arena's items: those of the stretch
+  std::shared_ptr<stretch_plan> draft_;
+  std::string because_;  ///< the rule that took the last member
   extent weight_bytes_ = 0;
 };
 
