@@ -1,5 +1,4 @@
-// The problem: one chain with the run-time extents, strides and numerics that it is compiled for;
-// the cache key.
+// The problem: one chain with the run-time extents, strides and numerics it is compiled for; the cache key.
 //
 // make_problem() checks everything that can be known before data is there (ranks, extents,
 // broadcasting, strides, sizes) and infers the shape of each value; a problem that exists is valid,
@@ -29,9 +28,8 @@ struct problem {
   sinter::chain chain;
   std::array<tensor_desc, max_operands> operands;  ///< one per chain operand, in its order
   std::array<tensor_desc, max_outputs> outputs;    ///< one per chain output
-  /// Extents of the values after the (last) anchor or pooling; without one, of all operands
-  /// broadcast together. A reduced value has a last extent of 1, and a value that does not depend on the
-  /// anchor may have other extents too: value_dims() says which.
+  /// Extents of the values after the (last) anchor or pooling; without one, of all operands broadcast together. A reduced
+  /// value has a last extent of 1, and one that does not depend on the anchor may have others too: value_dims() says which.
   shape domain;
   sinter::numerics numerics = sinter::numerics::strict;
   /// Index of an operand that the user declared to share memory with output 0 (element by element);
@@ -45,10 +43,9 @@ struct problem {
   friend bool operator==(problem const&, problem const&) = default;
 };
 
-/// What the caller says of one operand. Nothing: a vector is then [channels], a scalar rank 0, a
-/// tensor of pointwise steps has the extents of the values it meets, all dense and in the chain's
-/// dtype; an operand of a contraction must be described, here or by its static_dims. Empty strides:
-/// dense.
+/// What the caller says of one operand. Nothing: a vector is then [channels], a scalar rank 0, a tensor of pointwise steps
+/// has the extents of the values it meets, all dense and in the chain's dtype; an operand of a contraction must be
+/// described, here or by its static_dims. Empty strides: dense.
 using operand_spec = std::optional<tensor_desc>;
 
 /// The valid problem, or a sentence. `operands` in the chain's order, missing ones at the end count
@@ -68,9 +65,9 @@ namespace detail {
 
 constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-/// Computes the extents of values step by step. Regions: the steps that feed one argument of one
-/// contraction, those that feed a pooling (and what else is made of them alone), and the rest. An operand without a description takes its extents from the values of
-/// its own region.
+/// Computes the extents of values step by step. Regions: the steps that feed one argument of one contraction, those that
+/// feed a pooling (and what else is made of them alone), and the rest. An operand without a description takes its extents
+/// from the values of its own region.
 class problem_builder {
  public:
   /// `resolves`: the problem of a call, of another whose strides may follow from extents.
@@ -317,9 +314,8 @@ class problem_builder {
     for (int i = 0; i < c_.outputs.ssize(); ++i) {
       output const& o = c_.outputs[i];
       tensor_desc& d = p_.outputs[at(i)];
-      shape const& dims = dims_[at(o.value.index)];
-      d = {o.type, dims, at(i) < given.size() ? given[at(i)] : strides{}};
-      if (resolves_) d.strides = strides_of_call(dims, d.strides);
+      d = {o.type, dims_[at(o.value.index)], at(i) < given.size() ? given[at(i)] : strides{}};
+      if (resolves_) d.strides = strides_of_call(d.dims, d.strides);
       if (status st = complete_layout("output", o.name, d); !st.ok()) return st;
       if (!sinter::is_dynamic(d.dims) && !elements_distinct(d.dims, d.strides))
         return bad({"output ", in_quotes(o.name), " of ", to_string(d.dims), " has the strides ",
