@@ -332,7 +332,7 @@ class column_generator : private matmul_frame_code {
     a_.bzhi(xb::Reg32(r.b), xb::Reg32(r.b), xb::Reg32(r.count));
     a_.kmovd(assembler::mask(lanes_mask), xb::Reg32(r.b));
     load_sums();
-    emit_epilogue(0, 1, 1, all_vectors() & ~set_of(0));
+    emit_epilogue(0, 1, 1, all_vectors_of(s_.level) & ~set_of(0));
     advance_rows(-1);
     a_.mov(g(r.count), field(offsetof(matmul_frame, rows_taken)));
     a_.sub(field(offsetof(matmul_frame, rows_left)), g(r.count));
@@ -352,7 +352,7 @@ class column_generator : private matmul_frame_code {
     a_.cmp(field(offsetof(matmul_frame, rows_left)), immediate(rows));
     a_.jb(end, xb::CodeGenerator::T_NEAR);
     load_sums();
-    emit_epilogue(0, 1, rows % lanes_of(s_.level), all_vectors() & ~set_of(0));
+    emit_epilogue(0, 1, rows % lanes_of(s_.level), all_vectors_of(s_.level) & ~set_of(0));
     advance_rows(rows);
     a_.add(field(offsetof(matmul_frame, spilled)), immediate(4 * rows));
     a_.sub(field(offsetof(matmul_frame, rows_left)), immediate(rows));

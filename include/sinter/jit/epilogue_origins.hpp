@@ -76,17 +76,29 @@ class epilogue_origins {
     if (i >= held()) a_.mov(field(field_of(i, at_.at)), g(at_.spare));
   }
 
-  /// To the next row, pixel, window: by the field `stride` of each access that moves.
-  void advance(std::size_t stride) const {
+  /// To the next row, pixel, window: by the field `stride` of each access that moves. Or by `rows` of them; -1: by as
+  /// many as the frame's field `count` says.
+  void advance(std::size_t stride, int rows = 1, std::size_t count = 0) const {
+    xb::Reg64 const by = g(at_.spare);
     for (int i = 0; i < accesses_.ssize(); ++i) {
       if (!accesses_[i].moves) continue;
       xb::Address const bytes = field(field_of(i, stride));
-      if (i < held()) {
+      if (i < held() && rows == 1) {
         a_.add(g(at_.registers[index(i)]), bytes);
-      } else {
-        a_.mov(g(at_.spare), bytes);
-        a_.add(field(field_of(i, at_.at)), g(at_.spare));
+        continue;
       }
+      if (rows < 0) {
+        a_.mov(by, field(count));
+        a_.imul(by, bytes);
+      } else if (rows == 1) {
+        a_.mov(by, bytes);
+      } else {
+        a_.imul(by, bytes, rows);
+      }
+      if (i < held())
+        a_.add(g(at_.registers[index(i)]), by);
+      else
+        a_.add(field(field_of(i, at_.at)), by);
     }
   }
 

@@ -132,7 +132,7 @@ class matmul_generator : private matmul_frame_code {
       a_.L(of_rows[rows]);
       int const first = accumulator_of(s_.level, rows, 0, 0);
       emit_epilogue(first, vectors, tail_lanes,
-                    (all_vectors() & ~accumulators) | set_of_range(0, first));
+                    (all_vectors_of(s_.level) & ~accumulators) | set_of_range(0, first));
       advance_rows(1);
     }
   }
@@ -165,7 +165,7 @@ class matmul_generator : private matmul_frame_code {
     a_.mov(g(r.count), field(offsetof(matmul_frame, spilled)));
     for (int j = 0; j < vectors; ++j)
       a_.vmovups(a_.vec(j), a_.ptr[g(r.count) + bytes(j * vector_bytes)]);
-    emit_epilogue(0, vectors, tail_lanes, all_vectors() & ~set_of_range(0, vectors));
+    emit_epilogue(0, vectors, tail_lanes, all_vectors_of(s_.level) & ~set_of_range(0, vectors));
     advance_rows(1);
     a_.add(field(offsetof(matmul_frame, spilled)), immediate(vectors * vector_bytes));
     a_.dec(field(offsetof(matmul_frame, rows_left)));

@@ -9,6 +9,7 @@
 
 #include "../core/buffer.hpp"
 #include "epilogue.hpp"
+#include "epilogue_origins.hpp"
 #include "registers.hpp"
 #include "tile.hpp"
 
@@ -72,7 +73,7 @@ class matmul_frame_code {
  protected:
   matmul_frame_code(assembler& a, matmul_shape const& s, epilogue_accesses const& accesses,
                     epilogue const& e)
-      : a_(a), s_(s), accesses_(accesses), epilogue_(e) {
+      : a_(a), s_(s), epilogue_(e), origins_(a, accesses, layout(s)) {
     while (s_.counts >> most_rows_ > 1) ++most_rows_;
     while (least_rows_ < most_rows_ && !occurs(least_rows_)) ++least_rows_;
   }
@@ -113,37 +114,14 @@ class matmul_frame_code {
     a_.kmovd(assembler::mask(mask), xb::Reg32(r.count));
   }
 
-  // at = origin + column * size, or the origin itself where all columns share an element.
   void load_origins() {
-    if (!accesses_.empty()) a_.mov(g(r.count), field(offsetof(matmul_frame, column)));
-    for (int i = 0; i < accesses_.ssize(); ++i) {
-      xb::Reg64 const to = g(i < origins_in_registers() ? origin_registers[i] : r.a1);
-      a_.mov(to, field(access_field(i, offsetof(matmul_frame::access, origin))));
-      if (accesses_[i].across == columns::unit)
-        a_.lea(to, a_.ptr[to + g(r.count) * size_of(accesses_[i].type)]);
-      if (i >= origins_in_registers()) a_.mov(field(at_field(i)), to);
-    }
+    a_.mov(g(r.count), field(offsetof(matmul_frame, column)));
+    origins_.set(offsetof(matmul_frame::access, origin), r.count);
   }
   /// Origins move down by so many rows; -1: by matmul_frame::rows_taken.
   void advance_rows(int rows) {
-    for (int i = 0; i < accesses_.ssize(); ++i) {
-      if (!accesses_[i].moves) continue;
-      xb::Address const stride = field(access_field(i, offsetof(matmul_frame::access, row_stride)));
-      bool const held = i < origins_in_registers();
-      if (held && rows == 1) {
-        a_.add(g(origin_registers[i]), stride);
-        continue;
-      }
-      if (rows < 0) {
-        a_.mov(g(r.count), field(offsetof(matmul_frame, rows_taken)));
-        a_.imul(g(r.count), stride);
-      } else if (rows == 1) {
-        a_.mov(g(r.count), stride);
-      } else {
-        a_.imul(g(r.count), stride, rows);
-      }
-      held ? a_.add(g(origin_registers[i]), g(r.count)) : a_.add(field(at_field(i)), g(r.count));
-    }
+    origins_.advance(offsetof(matmul_frame::access, row_stride), rows,
+                     offsetof(matmul_frame, rows_taken));
   }
 
   bool occurs(int rows) const { return (s_.counts >> rows & 1U) != 0; }
@@ -162,35 +140,15 @@ class matmul_frame_code {
     }
   }
 
-  register_set all_vectors() const { return has_masks(s_.level) ? ~register_set{0} : 0xffffU; }
-
   // One row of values in registers first, first + 1, ...
   void emit_epilogue(int first, int vectors, int tail_lanes, register_set free) {
-    accumulator_block block;
-    block.level = s_.level;
-    block.rows = 1;
-    block.vectors = vectors;
-    block.first = first;
-    block.tail_lanes = tail_lanes;
-    block.tail_mask = has_masks(s_.level) && tail_lanes > 0 ? lanes_mask : -1;
-    block.frame = frame;
-    block.stack_register = frame;
-    block.stack_at = static_cast<int>(offsetof(matmul_frame, scratch));
-    block.free_vectors = free;
-    block.free_masks = has_masks(s_.level) ? 0x3eU : 0;
-    block.free_general = free_general;
-    for (int i = 0; i < accesses_.ssize(); ++i) {
-      bool const held = i < origins_in_registers();
-      block.place(accesses_[i], held ? origin_registers[i] : -1,
-                  held ? -1 : static_cast<std::int32_t>(at_field(i)));
-    }
-    epilogue_.emit(a_, block);
+    epilogue_.emit(a_, origins_.row(s_.level, first, vectors, tail_lanes, free));
   }
 
   assembler& a_;
   matmul_shape s_;
-  epilogue_accesses accesses_;
   epilogue const& epilogue_;
+  epilogue_origins origins_;
   int most_rows_ = 0, least_rows_ = 1;
 
  private:
@@ -198,21 +156,21 @@ class matmul_frame_code {
   static constexpr int callee_saved[] = {3, 5, 12, 13, 14, 15};
   static constexpr register_set free_general = 1U << 1 | 1U << 2 | 1U << 8;
 
-  static std::size_t access_field(int i, std::size_t member) {
-    return offsetof(matmul_frame, accesses) +
-           static_cast<std::size_t>(i) * sizeof(matmul_frame::access) + member;
-  }
-  static std::size_t at_field(int i) { return access_field(i, offsetof(matmul_frame::access, at)); }
-
-  bool takes_ldb() const { return s_.direct_panel || s_.column; }
-  int origins_in_registers() const {
-    int const all = takes_ldb() ? 6 : 7;
-    return accesses_.ssize() < all ? accesses_.ssize() : all;
+  static bool takes_ldb(matmul_shape const& s) { return s.direct_panel || s.column; }
+  static origin_layout layout(matmul_shape const& s) {
+    origin_layout l = origin_layout::of<matmul_frame>();
+    l.frame = frame;
+    l.registers = array_view<int const>(origin_registers).first(std::size_t{takes_ldb(s) ? 6U : 7U});
+    l.spare = r.a1;
+    l.tail_mask = lanes_mask;
+    l.free_masks = set_of_range(1, 5);
+    l.free_general = free_general;
+    return l;
   }
   bool uses(int general_register) const {
-    for (int i = 0; i < origins_in_registers(); ++i)
+    for (int i = 0; i < origins_.held(); ++i)
       if (origin_registers[i] == general_register) return true;
-    return takes_ldb() && general_register == r.ldb;
+    return takes_ldb(s_) && general_register == r.ldb;
   }
 };
 
