@@ -536,20 +536,25 @@ std::uint64_t what_a_call_changes(jit::matmul_entry entry, jit::matmul_frame* fr
 
 TEST_CASE("a call keeps registers, direction flag and MXCSR") {
   for (isa level : jit_levels())
-    for (int residuals : {0, 1, 3, 9}) {
+    for (auto const& [residuals, n] :
+         {std::pair{0, 40}, {1, 40}, {3, 40}, {9, 40}, {0, 1}, {3, 1}, {9, 1}}) {
       std::string text = "matmul(x, w)";
       for (int i = 0; i < residuals; ++i) text += " | add r" + std::to_string(i) + ":tensor";
       bool const tiles = includes(level, isa::amx);
       text += tiles ? " | tanh [bf16 bf16 f32 f32 f32 f32]" : " | tanh";
-      problem p = problem_from(text, {{11, 5}, {5, 40}});
+      problem p = problem_from(text, {{11, 5}, {5, n}});
       p.max_isa = level;
       auto const built = jit::build_matmul(p, level);
       REQUIRE_MESSAGE(built.ok(), built.error().message);
       jit::matmul_plan const& plan = (*built)->plan;
-      buffer memory((*built)->frame_bytes), panels(static_cast<std::size_t>(plan.panels().bytes()));
-      std::vector<float> x(11 * 5, 0.5F), w(5 * 40, 0.25F), tensor(11 * 40, 1.0F), out(11 * 40);
+      buffer memory((*built)->frame_bytes), panels(static_cast<std::size_t>(plan.packed_bytes()));
+      auto const count = static_cast<std::size_t>(11 * n);
+      std::vector<float> x(11 * 5, 0.5F), w(5 * 40, 0.25F), tensor(count, 1.0F), out(count);
       std::vector<bfloat16> const narrow(11 * 5, to_bfloat16(0.5F));
-      jit::pack_panels(plan.panels(), panels.data(), {w.data(), dtype::f32, 40, 1});
+      if (plan.column())
+        jit::copy_matrix(panels.data(), plan.shape.b, {w.data(), dtype::f32, 1, 1}, 5, 1);
+      else
+        jit::pack_panels(plan.panels(), panels.data(), {w.data(), dtype::f32, 40, 1});
       auto& frame = *new (memory.data()) jit::matmul_frame;
       frame.a = tiles ? static_cast<void const*>(narrow.data()) : x.data();
       frame.lda = 5 * size_of(p.operands[0].type);
@@ -557,13 +562,13 @@ TEST_CASE("a call keeps registers, direction flag and MXCSR") {
       frame.b = panels.data();
       frame.full_panels = plan.panels().full_panels();
       frame.full_panel_bytes = plan.panels().panel_bytes(jit::tile_vectors);
-      jit::row_split const split = jit::split_rows(11, jit::tile_rows(level));
+      jit::row_split const split = jit::split_rows(11, plan.tile_rows());
       frame.blocks = split.blocks;
       frame.low_blocks = split.low_blocks;
       frame.high = split.high;
       for (int i = 0; i < plan.accesses.ssize(); ++i) {
         frame.accesses[i].origin = plan.accesses[i].output ? out.data() : tensor.data();
-        frame.accesses[i].row_stride = 40 * 4;
+        frame.accesses[i].row_stride = n * 4;
       }
       std::optional<jit::tile_scope> scope;
       if (tiles)
