@@ -444,6 +444,9 @@ TEST_CASE(
           .kind = work_class::matmul, .level = level, .numerics = n, .rows = 64};
       f.columns = 1;
       CHECK(first(f) == "jit");
+      f.packed = false;
+      CHECK(first(f) == "jit");
+      f.packed = true;
       f.unit_terms = false;
       CHECK(first(f) == (peer ? "onednn" : "jit"));
       f.unit_terms = true;
