@@ -426,10 +426,10 @@ TEST_CASE(
     extent in, out;
     std::string_view precision, kernel;  // "": refused
   };
-  for (row const& r : {row{isa::avx512, 4, 4, "", "8x32:conv:groups:rows"},
-                       {isa::avx512, 8, 8, "", "8x16:conv:groups:quads:rows"},
+  for (row const& r : {row{isa::avx512, 4, 4, "", "4x16:conv:groups:lanes:rows"},
+                       {isa::avx512, 8, 8, "", "4x16:conv:groups:lanes:rows"},
                        {isa::avx512, 8, 8, " [bf16]", "8x32:conv:groups:rows"},
-                       {isa::avx512_bf16, 8, 8, " [bf16]", "8x32:conv:groups:quads:rows"},
+                       {isa::avx512_bf16, 8, 8, " [bf16]", "4x32:conv:groups:lanes:rows"},
                        {isa::avx512, 3, 3, "", "8x15:conv:groups:rows"},
                        {isa::avx512, 1, 2, "", "8x32:conv:groups:rows"},
                        {isa::avx512, 8, 4, "", "8x8:conv:groups:rows"},
@@ -532,30 +532,83 @@ TEST_CASE("groups of strided views: gaps of NaN stay where they are") {
   }
 }
 
-TEST_CASE("groups whose channels fill quads, every stride, and columns beyond what is unrolled") {
+namespace {
+
+bool keeps_lanes(problem const& p) {
+  auto const k = jit_backend{}.build(p);
+  REQUIRE(k.ok());
+  return (*k)->stages()[0].implementation.find(":lanes") != std::string::npos;
+}
+
+}  // namespace
+
+// Groups of 4 and 8, in whole panels or not, one tile or many, kernels that are unrolled or not.
+TEST_CASE("groups whose channels stay in their lanes: every number, stride, dilation and width") {
   std::uint64_t seed = 0;
+  int in_place = 0, across = 0;
   for (char const* precision : {"", " [bf16]", " [bf16 bf16 f32 f32 f32 f32]"})
-    for (auto const& [width, groups] : {std::pair<extent, extent>{8, 4}, {8, 8}, {4, 8}, {4, 16}})
-      for (extent kw : {1, 2, 3, 7, 8})
-        for (extent s : {1, 2, 3})
-          check_all(
-              problem_from({.n = 2,
-                            .h = 5,
-                            .w = 23,
-                            .ic = groups * width,
-                            .oc = groups * width,
-                            .kh = 3,
-                            .kw = kw,
-                            .sh = s,
-                            .sw = s,
-                            .dw = 1 + kw % 2,
-                            .top = 1,
-                            .bottom = 1,
-                            .left = 2,
-                            .right = 1,
-                            .groups = groups},
-                           " | add b:vector | add r:tensor" + std::string(precision)),
-              {.seed = ++seed, .values = seed % 2 == 0 ? pattern::integers : pattern::nan_rows});
+    for (extent width : {4, 8})
+      for (extent groups : {2, 3, 4, 6, 8, 9, 16, 24})
+        for (extent kw : {1, 2, 3, 4, 7, 8})
+          for (extent s : {1, 2, 3}) {
+            conv const v{.n = 2,
+                         .h = 5,
+                         .w = 8 + static_cast<extent>(seed % 17),
+                         .ic = groups * width,
+                         .oc = groups * width,
+                         .kh = 3,
+                         .kw = kw,
+                         .sh = s,
+                         .sw = s,
+                         .dw = 1 + static_cast<extent>(seed % 2),
+                         .top = 1,
+                         .bottom = 1,
+                         .left = 2,
+                         .right = 1,
+                         .groups = groups};
+            if (!v.fits() || ++seed % 2 == 0) continue;
+            problem p = problem_from(v, " | add b:vector | add r:tensor" + std::string(precision));
+            check_all(
+                p, {.seed = seed, .values = seed % 4 == 1 ? pattern::integers : pattern::nan_rows});
+            auto const k = jit_backend{}.build(p);
+            REQUIRE(k.ok());
+            bool const lanes = (*k)->stages()[0].implementation.find(":lanes") != std::string::npos;
+            ++(lanes ? in_place : across);
+          }
+  CHECK((in_place > 100 || !runs(detected_isa(), isa::avx512)));
+  CHECK(across > 100);
+}
+
+// A pixel's bits do not depend on the tile it falls into: every width of a row of equal pixels.
+TEST_CASE("groups whose channels stay in their lanes: a pixel has the same bits in every tile") {
+  for (isa level : jit_levels())
+    for (extent width : {4, 8})
+      for (char const* precision : {"", " [bf16 bf16 f32 f32 f32 f32]"}) {
+        std::vector<float> first;
+        for (extent w = 3; w <= 14; ++w) {
+          extent const channels = 8 * width;
+          conv const v{
+              .h = 3, .w = w, .ic = channels, .oc = channels, .kh = 3, .kw = 3, .groups = 8};
+          problem p = problem_from(v, precision);
+          p.max_isa = level;
+          if (!keeps_lanes(p)) continue;
+          auto const size = static_cast<std::size_t>(element_count(v.source()));
+          std::vector<float> x(size), weight(static_cast<std::size_t>(channels * 9 * width));
+          for (std::size_t i = 0; i < size; ++i)
+            x[i] = static_cast<float>(i % static_cast<std::size_t>(channels)) / 7.0F - 2.0F;
+          for (std::size_t i = 0; i < weight.size(); ++i)
+            weight[i] = static_cast<float>(i * 37 % 101) / 13.0F - 3.0F;
+          std::vector<bfloat16> x16, weight16;
+          for (float value : x) x16.push_back(to_bfloat16(value));
+          for (float value : weight) weight16.push_back(to_bfloat16(value));
+          bool const narrow = *precision != '\0';
+          std::vector<float> const out = narrow ? run_dense<float>(p, {x16.data(), weight16.data()})
+                                                : run_dense<float>(p, {x.data(), weight.data()});
+          if (first.empty()) first = out;
+          for (std::size_t i = 0; i < out.size(); ++i)
+            CHECK(out[i] == first[i % static_cast<std::size_t>(channels)]);
+        }
+      }
 }
 
 TEST_CASE("groups under wide kernels: more columns than registers hold, more than are unrolled") {

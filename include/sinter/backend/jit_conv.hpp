@@ -309,7 +309,7 @@ class conv_kernel final : public kernel {
         "jit:" + std::string(name_of(plan.level)) + ":" + std::string(row_of(plan.kind).name) +
         ":" + std::to_string(plan.tile()) + "x" + std::to_string(plan.panel_columns(false)) +
         ":conv" + (plan.narrow() ? ":groups" : "") +
-        (plan.spread == group_spread::across ? "" : ":quads") + (plan.whole_rows ? ":rows" : "") +
+        (plan.spread == group_spread::in_place ? ":lanes" : "") + (plan.whole_rows ? ":rows" : "") +
         (plan.lines ? ":lines" : "");
     return {{std::string(text(built_->wanted.chain).view()), name, {}, built_->note}};
   }
@@ -318,7 +318,7 @@ class conv_kernel final : public kernel {
     return "jit:conv:" + std::string(name_of(weight_desc().type)) + ":" +
            std::string(row_of(plan.kind).name) + ":" + std::to_string(tile_columns(plan.level)) +
            ":" + to_string(weight_desc().dims) + ":" + std::to_string(plan.groups) + "x" +
-           std::to_string(plan.out) + (plan.spread == group_spread::across ? "" : ":quads") +
+           std::to_string(plan.out) + (plan.spread == group_spread::in_place ? ":lanes" : "") +
            (plan.both_packed() ? ":rows" : "") + (plan.tiles() ? ":tiles" : "");
   }
   result<packed_weight> pack(int operand, tensor_view const& source) const override {

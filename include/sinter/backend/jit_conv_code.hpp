@@ -162,7 +162,8 @@ inline status add_rows(conv_plan& plan, problem const& wanted, array_view<row_ra
   if (!p) return p.error();
   conv_geometry const g = geometry_of(plan, *p);
   if (g.empty() || plan.lines || plan.tiles()) return {};
-  if (d[0] == dynamic && g.y.out != d[1] && d[1] * d[2] % plan.tile() != 0)
+  bool const splits = !plan.narrow();
+  if (splits && d[0] == dynamic && g.y.out != d[1] && d[1] * d[2] % plan.tile() != 0)
     return sinter::detail::bad({"jit: of an unknown number of images of ", d[1] * d[2],
                                 " pixels, which are no "
                                 "whole tiles of ",
@@ -181,7 +182,7 @@ inline status add_rows(conv_plan& plan, problem const& wanted, array_view<row_ra
     }
   row_counts all = counts[0] | counts[1];
   for (conv_shape const& s : plan.shapes) all |= is_dynamic(wanted) ? 0 : s.counts;
-  if ((all & few) != 0 && !sums_alike(plan, g, p->domain, ranges))
+  if (splits && (all & few) != 0 && !sums_alike(plan, g, p->domain, ranges))
     return sinter::detail::bad(
         {"jit: tiles of fewer than 4 pixels would be summed in another order row by row"});
   return {};

@@ -36,20 +36,18 @@ void gather_runs(conv_plan const& plan, conv_run r, extent out, To* to, From con
 }
 
 /// Puts one panel's weights in the order of its sums.
-inline void order_quads(conv_plan const& plan, std::byte* panel) {
-  quad_order const order{plan.spread, static_cast<int>(plan.in) / row_of(plan.kind).k_step};
-  int const vectors = static_cast<int>(plan.out) / 16;
-  std::uint32_t from[128], to[128];
+inline void order_lanes(conv_plan const& plan, std::byte* panel) {
+  int const vectors = row_of(plan.kind).k_step;
+  lane_order const order{static_cast<int>(plan.in) / vectors, vectors};
+  std::uint32_t from[256], to[256];
   std::size_t const tap_bytes = static_cast<std::size_t>(order.slots()) * 64;
   for (extent tap = 0; tap < plan.runs(conv_run::pixel); ++tap, panel += tap_bytes) {
     std::memcpy(from, panel, tap_bytes);
-    for (int i = 0; i < quad_order::units_per_quad; ++i)
-      for (int sum = 0; sum < quad_order::sums; ++sum)
-        for (int lane = 0; lane < 16 && order.used(i, sum); ++lane) {
-          int const out = order.out(sum, lane);
-          to[order.slot(i, sum) * 16 + lane] =
-              from[(order.unit(i, lane) * vectors + out / 16) * 16 + out % 16];
-        }
+    for (int i = 0; i < 16 * order.slots(); ++i) {
+      int const lane = i % 16, sum = i / 16 % lane_order::sums, version = i / 16 / lane_order::sums;
+      int const out = order.out(sum, lane);
+      to[i] = from[(order.unit(version, lane) * vectors + out / 16) * 16 + out % 16];
+    }
     std::memcpy(panel, to, tap_bytes);
   }
 }
@@ -79,7 +77,7 @@ inline bool pack_conv(conv_plan const& plan, void* to, tensor_view const& source
       });
       auto* const panel = static_cast<std::byte*>(to) + plan.panels_at(r, group);
       pack_panels(panels, panel, {gathered.data(), type, 1, panels.k});
-      if (plan.spread != group_spread::across) detail::order_quads(plan, panel);
+      if (plan.spread == group_spread::in_place) detail::order_lanes(plan, panel);
     }
   }
   return true;

@@ -16,6 +16,7 @@
 
 #include "../jit/conv_amx.hpp"
 #include "../jit/conv_geometry.hpp"
+#include "../jit/conv_lanes.hpp"
 #include "../jit/conv_lines.hpp"
 #include "../plan/problem.hpp"
 #include "backend.hpp"
@@ -57,7 +58,10 @@ struct conv_plan {
   extent reach_rows() const { return (kernel_rows - 1) * attrs.dilation[0] + 1; }
   bool narrow() const { return per_vector > 0; }
   bool tiles() const { return kind == product::bf16_tiles; }
-  int tile() const { return narrow() ? group_tile_rows(level) : tile_rows(level); }
+  int tile() const {
+    if (spread == group_spread::in_place) return lane_tile_rows;
+    return narrow() ? group_tile_rows(level) : tile_rows(level);
+  }
   extent out_of(extent group) const { return (std::min)(out, all_out - group * out); }
   /// Columns of a whole panel, and of the one that remains.
   extent panel_columns(bool tail) const {

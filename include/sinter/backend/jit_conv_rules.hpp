@@ -182,17 +182,15 @@ inline void set_shapes(conv_plan& plan, epilogue const& e, tensor_desc const& sr
     }
 }
 
-/// Code for quads has a copy for each of a quad's units, and no narrow panel.
+/// Lanes keep their inputs where groups fill whole panels; that code has a copy for each column.
 inline group_spread spread_of(conv_plan const& plan) {
   constexpr extent most_taps = 7;
+  bool const pairs = plan.kind == product::bf16_pairs;
   if (!has_masks(plan.level) || plan.in != plan.out || plan.kernel_columns > most_taps)
     return group_spread::across;
-  if (plan.kind == product::f32 && plan.out == 8 && plan.groups % 2 == 0)
-    return group_spread::swapped;
-  bool const fits =
-      (plan.out == 8 && plan.groups % 4 == 0) || (plan.out == 4 && plan.groups % 8 == 0);
-  return plan.kind == product::bf16_pairs && fits ? group_spread::interleaved
-                                                  : group_spread::across;
+  bool const fits = (pairs || plan.kind == product::f32) && (plan.in == 4 || plan.in == 8) &&
+                    plan.groups * plan.out % (pairs ? 32 : 16) == 0;
+  return fits ? group_spread::in_place : group_spread::across;
 }
 
 /// Makes panels of narrow groups the plan's groups.
@@ -201,8 +199,8 @@ inline void join_groups(conv_plan& plan) {
   if (!plan.narrow()) return;
   bool const fills = plan.per_vector * plan.out == lanes_of(plan.level);
   plan.spread = spread_of(plan);
-  extent const joined =
-      (fills && plan.spread != group_spread::swapped ? tile_vectors : 1) * plan.per_vector;
+  bool const single = plan.spread == group_spread::in_place && plan.kind == product::f32;
+  extent const joined = (fills && !single ? tile_vectors : 1) * plan.per_vector;
   plan.source_runs = 1;
   plan.source_run = plan.groups * plan.in;
   plan.groups = (plan.groups + joined - 1) / joined;

@@ -10,8 +10,8 @@
 #pragma once
 
 #include "../core/buffer.hpp"
+#include "conv_lanes.hpp"
 #include "conv_lines.hpp"
-#include "conv_quads.hpp"
 #include "epilogue.hpp"
 #include "epilogue_origins.hpp"
 #include "registers.hpp"
@@ -208,8 +208,8 @@ class conv_generator {
       a_.L(of_rows[rows]);
       if (s_.groups.any()) prefetch_inputs(rows);
       tile const t = tile_of(rows);
-      if (s_.groups.spread != group_spread::across)
-        emit_taps(rows, quad_tile(a_, s_.kind, rows, s_.groups, r));
+      if (s_.groups.spread == group_spread::in_place)
+        emit_taps(rows, lane_tile(a_, s_.kind, rows, s_.groups, r));
       else if (s_.groups.any())
         emit_taps(rows, group_sums(rows));
       else if (has_masks(s_.level))

@@ -15,9 +15,9 @@
 
 namespace sinter::inline SINTER_ABI::jit {
 
-/// How channels reach the lanes of their group: by a permutation across the vector, or within quads
-/// of lanes (jit/conv_quads.hpp).
-enum class group_spread : unsigned char { across, swapped, interleaved };
+/// How channels reach the lanes of their group: by a permutation across the vector; or they stay in
+/// their own (jit/conv_lanes.hpp).
+enum class group_spread : unsigned char { across, in_place };
 
 struct conv_groups {
   group_spread spread = group_spread::across;
