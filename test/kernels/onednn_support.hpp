@@ -62,12 +62,14 @@ inline void check_right(problem const& p) {
     }
 }
 
-/// Right, and in one primitive on the caller's memory that is no reference code.
+/// Right, and in one primitive on the caller's memory; on x86-64 one that is no reference code.
 inline void check_fused(problem const& p) {
   check_right(p);
   std::vector<stage_note> const stages = stages_of(p);
   CHECK_MESSAGE(stages.size() == 1, text(p) << " is split: " << stages.back().why);
+#if defined(__x86_64__)  // a oneDNN for aarch64 without its companion library has little else
   CHECK_MESSAGE(!is_reference_code(stages[0].implementation), stages[0].implementation);
+#endif
   CHECK_MESSAGE(stages[0].implementation != "pass", text(p));
 }
 

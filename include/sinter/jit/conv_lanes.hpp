@@ -10,6 +10,8 @@
 // order. jit/conv_groups.hpp has the other groups and other levels than AVX-512.
 #pragma once
 
+#include <vector>
+
 #include "conv_groups.hpp"
 
 namespace sinter::inline SINTER_ABI::jit {

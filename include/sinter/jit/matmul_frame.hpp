@@ -160,7 +160,8 @@ class matmul_frame_code {
   static origin_layout layout(matmul_shape const& s) {
     origin_layout l = origin_layout::of<matmul_frame>();
     l.frame = frame;
-    l.registers = array_view<int const>(origin_registers).first(std::size_t{takes_ldb(s) ? 6U : 7U});
+    l.registers =
+        array_view<int const>(origin_registers).first(std::size_t{takes_ldb(s) ? 6U : 7U});
     l.spare = r.a1;
     l.tail_mask = lanes_mask;
     l.free_masks = set_of_range(1, 5);
