@@ -803,10 +803,10 @@ TEST_CASE("parts in any order leave the bits of one piece") {
   };
   for (conv const& v : cases)
     for (isa level : jit_levels())
-      for (bool bf16 : {false, true}) {
-        problem p = problem_from(v, bf16 ? " [bf16]" : "");
+      for (bool in_bf16 : {false, true}) {
+        problem p = problem_from(v, in_bf16 ? " [bf16]" : "");
         p.max_isa = level;
-        void const* const data = bf16 ? static_cast<void const*>(narrow.data()) : values.data();
+        void const* const data = in_bf16 ? static_cast<void const*>(narrow.data()) : values.data();
         auto const same = [&]<class T>(T const*) {
           std::vector<T> const whole = run_dense<T>(p, {data, data});
           for (int parts : {2, 3, 7}) {
@@ -814,8 +814,8 @@ TEST_CASE("parts in any order leave the bits of one piece") {
             CHECK(std::memcmp(whole.data(), pieces.data(), whole.size() * sizeof(T)) == 0);
           }
         };
-        bf16 ? same(static_cast<bfloat16 const*>(nullptr))
-             : same(static_cast<float const*>(nullptr));
+        in_bf16 ? same(static_cast<bfloat16 const*>(nullptr))
+                : same(static_cast<float const*>(nullptr));
       }
 }
 

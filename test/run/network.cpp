@@ -176,7 +176,7 @@ TEST_CASE("channels are views, a shuffle is one rearrangement") {
 
 TEST_CASE("an output in another dtype is rounded from what was computed") {
   store s = small_store();
-  for (float& b : s.held.at("branch.bias").data) b = 257;  // no bf16 is that
+  for (float& value : s.held.at("branch.bias").data) value = 257;  // no bf16 is that
   network_builder net(sinter::bf16, s.source(), quiet());
   auto const in = net.input("image", {1, 4, 4, 8}, sinter::dtype::f32);
   auto const a = add_conv(net, "branch", conv3, in);
