@@ -53,7 +53,7 @@ class amx_blocks {
                                    .ahead = 15};
 
   amx_blocks(assembler& a, epilogue_accesses const& accesses, epilogue const& e, amx_frame const& f)
-      : a_(a), accesses_(accesses), epilogue_(e), f_(f), origins_(a, accesses, layout(f)) {}
+      : a_(a), epilogue_(e), f_(f), origins_(a, accesses, layout(f)) {}
 
   static xb::Reg64 g(int i) { return assembler::general(i); }
   xb::Address field(std::size_t offset) const { return a_.qword[g(r.frame) + offset]; }
@@ -235,17 +235,18 @@ class amx_blocks {
 
   // at = origin + line * line_stride + row * row_stride + column * size
   void emit_origins() {
-    for (int i = 0; i < accesses_.ssize(); ++i) {
+    for (int i = 0; i < origins_.accesses().ssize(); ++i) {
+      epilogue_access const& access = origins_.accesses()[i];
       xb::Reg64 const to = g(origins_.register_or_spare(i)), by = g(r.count);
       a_.mov(to, field(origins_.field_of(i, f_.origins.origin)));
-      if (accesses_[i].moves) {
+      if (access.moves) {
         add_times(to, by, origins_.field_of(i, f_.row_stride), offsetof(amx_memory, row));
         if (f_.line_stride != 0)
           add_times(to, by, origins_.field_of(i, f_.line_stride), offsetof(amx_memory, line));
       }
-      if (accesses_[i].across == columns::unit) {
+      if (access.across == columns::unit) {
         a_.mov(by, own(offsetof(amx_memory, column)));
-        a_.lea(to, a_.ptr[to + by * size_of(accesses_[i].type)]);
+        a_.lea(to, a_.ptr[to + by * size_of(access.type)]);
       }
       origins_.keep(i);
     }
@@ -256,7 +257,6 @@ class amx_blocks {
     a_.add(to, by);
   }
   static constexpr int free_register = 8;
-  epilogue_accesses accesses_;
   epilogue const& epilogue_;
   amx_frame f_;
   epilogue_origins origins_;

@@ -89,7 +89,7 @@ class conv_generator {
  public:
   conv_generator(assembler& a, conv_shape const& s, epilogue_accesses const& accesses,
                  epilogue const& e)
-      : a_(a), s_(s), accesses_(accesses), epilogue_(e), origins_(a, accesses, layout()) {
+      : a_(a), s_(s), epilogue_(e), origins_(a, accesses, layout()) {
     for (int i = 1; i <= tile_rows(s_.level); ++i)
       if (occurs(i)) most_rows_ = i;
     while (least_rows_ < most_rows_ && !occurs(least_rows_)) ++least_rows_;
@@ -156,8 +156,8 @@ class conv_generator {
   void advance_line() {
     a_.mov(g(r.count), field(offsetof(conv_frame, walk.a_line)));
     a_.add(field(offsetof(conv_frame, a)), g(r.count));
-    for (int i = 0; i < accesses_.ssize(); ++i) {
-      if (!accesses_[i].moves) continue;
+    for (int i = 0; i < origins_.accesses().ssize(); ++i) {
+      if (!origins_.accesses()[i].moves) continue;
       a_.mov(g(r.count), field(origins_.field_of(i, offsetof(conv_frame::access, line_stride))));
       a_.add(field(origins_.field_of(i, offsetof(conv_frame::access, origin))), g(r.count));
     }
@@ -379,7 +379,6 @@ class conv_generator {
 
   assembler& a_;
   conv_shape s_;
-  epilogue_accesses accesses_;
   epilogue const& epilogue_;
   epilogue_origins origins_;
   int most_rows_ = 0, least_rows_ = 1;

@@ -25,7 +25,7 @@ class depthwise_generator {
  public:
   depthwise_generator(assembler& a, depthwise_shape const& s, epilogue_accesses const& accesses,
                       epilogue const& e)
-      : a_(a), s_(s), accesses_(accesses), epilogue_(e), origins_(a, accesses, layout()) {}
+      : a_(a), s_(s), epilogue_(e), origins_(a, accesses, layout()) {}
 
   void emit() {
     a_.push(g(r.tap_row));
@@ -124,8 +124,8 @@ class depthwise_generator {
     emit_line(vectors, columns);
     add(offsetof(depthwise_frame, line_src), offsetof(depthwise_frame, line));
     add(offsetof(depthwise_frame, at_row), offsetof(depthwise_frame, row_stride));
-    for (int i = 0; i < accesses_.ssize(); ++i)
-      if (accesses_[i].moves)
+    for (int i = 0; i < origins_.accesses().ssize(); ++i)
+      if (origins_.accesses()[i].moves)
         add(line_field(i), origins_.field_of(i, offsetof(depthwise_frame::access, line_stride)));
     a_.dec(field(offsetof(depthwise_frame, lines_left)));
     a_.jnz(next_line, xb::CodeGenerator::T_NEAR);
@@ -134,10 +134,11 @@ class depthwise_generator {
   void set_lines() {
     xb::Reg64 const to = g(r.at);
     a_.mov(g(r.scratch), field(offsetof(depthwise_frame, channel)));
-    for (int i = 0; i < accesses_.ssize(); ++i) {
+    for (int i = 0; i < origins_.accesses().ssize(); ++i) {
+      epilogue_access const& access = origins_.accesses()[i];
       a_.mov(to, field(origins_.field_of(i, offsetof(depthwise_frame::access, origin))));
-      if (accesses_[i].across == columns::unit)
-        a_.lea(to, a_.ptr[to + g(r.scratch) * size_of(accesses_[i].type)]);
+      if (access.across == columns::unit)
+        a_.lea(to, a_.ptr[to + g(r.scratch) * size_of(access.type)]);
       a_.mov(field(line_field(i)), to);
     }
   }
@@ -270,7 +271,6 @@ class depthwise_generator {
 
   assembler& a_;
   depthwise_shape s_;
-  epilogue_accesses accesses_;
   epilogue const& epilogue_;
   epilogue_origins origins_;
 };

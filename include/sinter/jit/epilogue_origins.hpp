@@ -7,6 +7,7 @@
 // window) are members of the frame's own. Knows no tile. Read a tile kernel next: jit/matmul.hpp is the plainest.
 #pragma once
 
+#include "../base/array_view.hpp"
 #include "accumulator_block.hpp"
 #include "assembler.hpp"
 #include "registers.hpp"
@@ -42,6 +43,7 @@ class epilogue_origins {
   epilogue_origins(assembler& a, epilogue_accesses const& accesses, origin_layout const& layout)
       : a_(a), accesses_(accesses), at_(layout) {}
 
+  epilogue_accesses const& accesses() const { return accesses_; }
   /// How many addresses stand in registers.
   int held() const {
     int const most = static_cast<int>(at_.registers.size());

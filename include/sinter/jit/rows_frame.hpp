@@ -185,13 +185,12 @@ class rows_places {
     return to;
   }
   accumulator_block new_block(int vectors, register_set reserved) const {
-    register_set const all = a.masks() ? ~register_set{0} : 0xffffU;
     accumulator_block block;
     block.level = shape.level;
     block.rows = 1;
     block.vectors = vectors;
     block.frame = frame;
-    block.free_vectors = all & ~set_of_range(0, vectors) & ~reserved;
+    block.free_vectors = all_vectors_of(shape.level) & ~set_of_range(0, vectors) & ~reserved;
     block.free_masks = a.masks() ? 0x3eU : 0;
     block.free_general = set_of(0) | set_of(2);
     return block;
