@@ -1,18 +1,13 @@
 // Random chains and problems on the oneDNN backend against the oracle. SINTER_TEST_SEED repeats a run, SINTER_TEST_COUNT
 // makes it longer; a failure prints the problem as text. What such runs found is in docs/onednn_faults.md.
-#include <cstdlib>
 #include <map>
 
 #include "onednn_support.hpp"
+#include "support/numbers.hpp"
 
 using namespace sinter_test;
 
 namespace {
-
-std::uint64_t number_from(char const* variable, std::uint64_t otherwise) {
-  char const* const text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 /// Runs `count` problems and gives back how many the backend took.
 int run_many(std::uint64_t seed, std::uint64_t count, numerics n, random_options const& options) {

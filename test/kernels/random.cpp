@@ -4,7 +4,6 @@
 // run, SINTER_TEST_COUNT makes it longer; a failure names seed and problem.
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <map>
 #include <string>
 
@@ -12,6 +11,7 @@
 
 #include "support/check_backend.hpp"
 #include "support/engines.hpp"
+#include "support/numbers.hpp"
 #include "support/random_chain.hpp"
 
 using namespace sinter_test;
@@ -21,11 +21,6 @@ namespace {
 #ifndef SINTER_TEST_CHAINS
 #define SINTER_TEST_CHAINS 200
 #endif
-
-std::uint64_t number_from(char const* variable, std::uint64_t otherwise) {
-  char const* const text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 /// What a seed is made with: extents, whether rows are reduced or windows slide, dtypes.
 random_options options_of(std::uint64_t seed) {

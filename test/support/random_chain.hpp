@@ -124,6 +124,11 @@ class random_case_maker {
   }
 
   void add_pooling() {
+    if (narrow_) {
+      text_ += " | add " + operand("r", ":tensor", domain_);
+      narrow_ = false;
+      ++steps_;
+    }
     bool const whole = below(4) == 0;
     text_ += whole ? " | global_avg_pool" : below(2) == 0 ? " | max_pool(" : " | avg_pool(";
     pool_attrs a;
@@ -282,6 +287,7 @@ class random_case_maker {
     text_ += " | ";
     if (o_.branches && below(8) == 0) text_ += "let ";
     text_ += name_of(code);
+    narrow_ = narrow_ || is_reduction(code);
     if (code == op::cast) text_ += "<bf16>";
     bool const piped = !o_.branches || below(4) != 0 || row_of(code).params > 0;
     if (piped) {
@@ -300,6 +306,7 @@ class random_case_maker {
   std::string text_;
   shape domain_;
   extent steps_ = 0, from_ = 0;     // of all steps; of those before the pooling
+  bool narrow_ = false;             // the last value may have one column where domain_ has more
   std::vector<operand_spec> dims_;  // in order of first use, which is the chain's
 };
 

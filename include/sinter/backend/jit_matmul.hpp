@@ -186,9 +186,12 @@ inline verdict check_matmul_chain(chain const& c, isa level) {
   return epilogue::supports(c, c.anchor(), level);
 }
 
+constexpr bool several(extent n) { return n > 1 || n == dynamic; }  ///< or maybe
+
 /// Elements along the last axis lie side by side, or are one for all columns.
 inline verdict check_columns(std::string const& who, tensor_desc const& d, extent n, bool output) {
-  if (d.dims.empty() || d.dims.back() == 1 || n <= 1 || d.strides.empty()) return verdict::yes();
+  if (d.dims.empty() || d.dims.back() == 1 || !several(n) || d.strides.empty())
+    return verdict::yes();
   extent const stride = d.strides.back();
   if (stride == 1 || (stride == 0 && !output)) return verdict::yes();
   return refuse(who + " has the stride " + std::to_string(stride) +
@@ -197,7 +200,8 @@ inline verdict check_columns(std::string const& who, tensor_desc const& d, exten
 
 inline columns columns_of(tensor_desc const& d, extent n) {
   if (d.dims.empty() || (d.dims.back() == 1 && n != 1)) return columns::broadcast;
-  return n > 1 && !d.strides.empty() && d.strides.back() == 0 ? columns::broadcast : columns::unit;
+  bool const repeated = several(n) && !d.strides.empty() && d.strides.back() == 0;
+  return repeated ? columns::broadcast : columns::unit;
 }
 
 inline verdict check_matmul_layout(problem const& p, epilogue const& e) {

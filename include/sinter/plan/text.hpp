@@ -297,14 +297,16 @@ constexpr inline_string<Capacity> text(basic_chain<N...> const& c) {
 }
 
 /// The chain, then each tensor: "matmul(x, w) | relu; x:16x32:f32 w:32x64:f32 -> out:16x64:f32".
-/// Strides are shown where they are not dense: "x:16x32:f32/64,1".
+/// Strides are shown where they are not dense: "x:16x32:f32/64,1"; "?" where one follows at the call.
 inline std::string text(problem const& p) {
   auto const tensor = [](std::string_view name, tensor_desc const& d) {
     std::string s = detail::join({" ", name, ":", to_string(d.dims), ":", name_of(d.type)});
-    if (is_dynamic(d.dims) || detail::same_layout(d.dims, d.strides, dense_strides(d.dims)))
+    if (!is_dynamic(d.dims) && detail::same_layout(d.dims, d.strides, dense_strides(d.dims)))
       return s;
-    for (int i = 0; i < d.strides.ssize(); ++i)
-      s += detail::join({i == 0 ? "/" : ",", d.strides[i]});
+    for (int i = 0; i < d.strides.ssize(); ++i) {
+      s += i == 0 ? "/" : ",";
+      s += d.strides[i] == dynamic ? "?" : std::to_string(d.strides[i]);
+    }
     return s;
   };
   std::string s(text<4096>(p.chain).view());
