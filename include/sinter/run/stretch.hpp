@@ -105,11 +105,12 @@ class stretch_invocation final : public invocation {
   void const* address_of(place const& p, extent image) const noexcept {
     if (p.from == source::constant) return plan_->constants[at(p.index)];
     extent from = static_cast<extent>(p.offset);
-    void const* base = p.from == source::input ? args_.operands[p.index] : args_.outputs[p.index];
+    void const* base = args_.scratch;
     if (p.from == source::arena) {
       arena_item const& item = plan_->items[at(p.index)];
-      base = args_.scratch;
       from += static_cast<extent>(item.offset) - image * static_cast<extent>(item.bytes);
+    } else {
+      base = p.from == source::input ? args_.operands[p.index] : args_.outputs[p.index];
     }
     return base == nullptr ? nullptr : static_cast<std::byte const*>(base) + from;
   }
