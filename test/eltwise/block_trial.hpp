@@ -126,6 +126,8 @@ class block_trial {
       REQUIRE(memory_[static_cast<std::size_t>(stack_at() + stack_bytes_ + i)] == std::byte{0x77});
   }
 
+  std::size_t code_bytes() const { return code_->bytes().size(); }
+
   /// Names the first register that was changed without right; empty if none was.
   std::string changed() const {
     for (int i = 0; i < jit::vector_count_of(layout_.level); ++i) {

@@ -271,6 +271,40 @@ TEST_CASE("every tail of every dtype ends at a guard page") {
         }
 }
 
+TEST_CASE("a let that only outputs of its own dtype read is rounded by their stores") {
+  auto const code_bytes = [](isa level, bool let, std::initializer_list<dtype> outputs) {
+    chain c;
+    c.precision.src = dtype::bf16;
+    c.operands.resize(2);
+    step s;
+    s.code = op::matmul;
+    s.contraction = 0;
+    c.contractions.push_back({});
+    c.steps.push_back(s);
+    s = {};
+    s.code = op::relu;
+    s.args[0] = step_ref(0);
+    s.rounded = let;
+    c.steps.push_back(s);
+    trial_layout l;
+    l.level = level;
+    l.free_vectors = 4;
+    l.free_general = 4;
+    l.operands.resize(2);
+    for (dtype t : outputs) {
+      c.outputs.push_back({"out", step_ref(1), t, false});
+      l.outputs.push_back({.type = t});
+    }
+    return block_trial(c, l).code_bytes();
+  };
+  for (isa level : levels_here()) {
+    CHECK(code_bytes(level, true, {dtype::bf16}) == code_bytes(level, false, {dtype::bf16}));
+    CHECK(code_bytes(level, true, {dtype::f32}) > code_bytes(level, false, {dtype::f32}));
+    CHECK(code_bytes(level, true, {dtype::bf16, dtype::f32}) >
+          code_bytes(level, false, {dtype::bf16, dtype::f32}));
+  }
+}
+
 TEST_CASE("what no epilogue can do is refused with a sentence") {
   chain c;
   operand o;

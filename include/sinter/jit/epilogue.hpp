@@ -10,6 +10,7 @@
 // jit/epilogue_walk.hpp for the walk.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -69,6 +70,7 @@ class epilogue {
   epilogue(chain const& c, int anchor) : anchor_(anchor) {
     auto own = std::shared_ptr<chain>(new chain(c));
     gelu_finder(*own, anchor).replace_all();
+    leave_rounding_to_stores(*own, anchor);
     chain_ = std::move(own);
   }
 
@@ -94,6 +96,15 @@ class epilogue {
   }
 
  private:
+  /// A let that only outputs of its own dtype read is rounded once, as it is stored.
+  static void leave_rounding_to_stores(chain& c, int anchor) {
+    for (int i = (std::max)(anchor, 0); i < c.steps.ssize(); ++i) {
+      bool again = c.uses(step_ref(i)) == 0;
+      for (output const& o : c.outputs)
+        again = again && (o.value != step_ref(i) || o.type == c.precision.src);
+      if (again) c.steps[i].rounded = false;
+    }
+  }
   static bool is_after(chain const& c, int anchor, step const& s) {
     return &s - c.steps.begin() > anchor;
   }
