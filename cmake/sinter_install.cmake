@@ -24,7 +24,8 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/sinterConfigVersion.cmake
 install(
   FILES ${PROJECT_BINARY_DIR}/sinterConfig.cmake ${PROJECT_BINARY_DIR}/sinterConfigVersion.cmake
         ${CMAKE_CURRENT_LIST_DIR}/FindSinterXbyak.cmake ${CMAKE_CURRENT_LIST_DIR}/sinter_backends.cmake
-        ${CMAKE_CURRENT_LIST_DIR}/sinter_backends_component.cmake ${PROJECT_SOURCE_DIR}/src/backends.cpp
+        ${CMAKE_CURRENT_LIST_DIR}/sinter_backends_component.cmake ${CMAKE_CURRENT_LIST_DIR}/sinter_static_onednn.cmake
+        ${PROJECT_SOURCE_DIR}/src/backends.cpp
   DESTINATION ${sinter_config_dir})
 
 # sinter.pc requires neither dnnl.pc, which exists nowhere, nor xbyak.pc, which few packages of Xbyak

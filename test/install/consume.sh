@@ -121,6 +121,38 @@ case $way in
     expect_output "$build/consumer"
     ;;
 
+  static_onednn)  # a stand-in: the name and the config of a static oneDNN, behind it the shared one and a call of OpenMP
+    rm -rf "$build"
+    mkdir -p "$build/onednn/lib"
+    shared=$(echo "$DNNL_DIR"/../../libdnnl.so)
+    echo 'extern "C" int omp_get_num_threads(); int wants_openmp() { return omp_get_num_threads(); }' |
+      "$CXX" -c -x c++ - -o "$build/onednn/lib/wants_openmp.o"
+    echo "INPUT($build/onednn/lib/wants_openmp.o $shared)" >"$build/onednn/lib/libdnnl.a"
+    cp "$DNNL_DIR/dnnl-config-version.cmake" "$build/onednn/"
+    cat >"$build/onednn/dnnl-config.cmake" <<TEXT
+set(DNNL_CPU_RUNTIME OMP)
+add_library(DNNL::dnnl STATIC IMPORTED)
+set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION $build/onednn/lib/libdnnl.a
+  INTERFACE_INCLUDE_DIRECTORIES ${DNNL_DIR%%/lib*}/include)
+TEXT
+    common+=(-Ddnnl_DIR="$build/onednn" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DSINTER_ONEDNN=ON -DSINTER_JIT="$JIT")
+    quiet "$WORK/$way.log" "$CMAKE" -S "$here/find_package" -B "$build/found" "${common[@]}" \
+      -DCMAKE_PREFIX_PATH="$prefix"
+    quiet "$WORK/$way.log" "$CMAKE" -S "$here/add_subdirectory" -B "$build/added" "${common[@]}" \
+      -DSINTER_SOURCE="$SOURCE"
+    for project in found added; do
+      quiet "$WORK/$way.log" "$CMAKE" --build "$build/$project" --target consumer
+      expect_output "$build/$project/consumer"
+    done
+    if grep -e -fopenmp "$build"/*/compile_commands.json; then
+      echo "OpenMP's flags came with its library" >&2
+      exit 1
+    fi
+    quiet "$WORK/$way.log" "$CMAKE" -S "$SOURCE" -B "$build/installed" "${common[@]}" \
+      -DSINTER_TESTS=OFF -DSINTER_BENCHMARKS=OFF -DSINTER_EXAMPLES=OFF
+    grep -e "-ldnnl -fopenmp" "$build/installed/sinter.pc"
+    ;;
+
   conan)  # with no remote: Xbyak is a stand-in of the test's own, oneDNN the system's by our wrapper
     rm -rf "$build"
     export CONAN_HOME=$build/home XBYAK_INCLUDE CC CXX
