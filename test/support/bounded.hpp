@@ -206,7 +206,7 @@ bounded ternary(bounded const& a, bounded const& b, bounded const& c) {
   double const value = ternary_meaning<Code>(a.value, b.value, c.value);
   double error = 0;
   if constexpr (Code == op::select) {
-    bool const open = a.error > 0 && std::abs(a.value) <= a.error;
+    bool const open = a.error > 0 && !(std::abs(a.value) > a.error);  // NaN, perhaps
     error = open           ? std::abs(b.value - c.value) + b.error + c.error
             : a.value != 0 ? b.error
                            : c.error;

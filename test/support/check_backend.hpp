@@ -55,12 +55,23 @@ inline std::string index_text(shape const& index) {
   return s + "]";
 }
 
+/// Does an output depend on step i?
+inline bool is_wanted(chain const& c, int i) {
+  for (output const& o : c.outputs)
+    if (o.value == step_ref(i)) return true;
+  for (int j = i + 1; j < c.steps.ssize(); ++j)
+    for (value_ref v : c.steps[j].args)
+      if (v == step_ref(i) && is_wanted(c, j)) return true;
+  return false;
+}
 /// gelu_tanh of a value that is only stored, as bf16, may take a shorter form: 2^-12 relative.
 inline bool may_be_short(chain const& c, output const& o) {
   for (output const& other : c.outputs)
     if (other.value == o.value && other.type != dtype::bf16) return false;
-  return o.value.kind == value_kind::step && c.uses(o.value) == 0 &&
-         c.steps[int{o.value.index}].code == op::gelu_tanh;
+  for (int i = 0; i < c.steps.ssize(); ++i)
+    for (value_ref v : c.steps[i].args)
+      if (v == o.value && is_wanted(c, i)) return false;
+  return o.value.kind == value_kind::step && c.steps[int{o.value.index}].code == op::gelu_tanh;
 }
 
 /// Oracle values with their bounds, dense in logical order.
