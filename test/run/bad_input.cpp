@@ -1,9 +1,10 @@
 // Everything that is wrong, at compile, pack, bind, call and repoint: one sentence that names it, nothing written.
 #include <limits>
 
-#include "helpers.hpp"
+#include "network_helpers.hpp"
 
 using namespace run_test;
+using namespace network_test;
 
 namespace {
 
@@ -126,6 +127,9 @@ TEST_CASE("compile: options") {
                 o);
   o.threads = 1025;
   check_compile({fused}, given, {"options::threads is 1025", "1 to 1024"}, o);
+  o = on_reference();
+  o.strip_rows = -7;
+  check_compile({fused}, given, {"options::strip_rows is -7", "0 or more"}, o);
   o = on_reference();
   o.backend = "gpu";
   check_compile({fused}, given, {"options::backend", "'gpu'", "reference"}, o);
@@ -328,6 +332,46 @@ TEST_CASE("bind and call: overlap") {
     check_sentence(lists.run(p).error().message, {"'out'", "overlaps", "'a'"});
     CHECK(out.untouched());
   }
+}
+
+TEST_CASE("a network names its inputs by their own names, and writes nothing") {
+  store s;
+  s.conv("c0", 8, 8, 3);
+  s.conv("c1", 8, 8, 1);
+  std::vector<float> x(2 * 9 * 7 * 8, 1.0F);
+  guarded out(x.size());
+  for (extent batch : {extent{2}, sinter::dynamic})
+    for (sinter::strip_policy stretches :
+         {sinter::strip_policy::never, sinter::strip_policy::always}) {
+      sinter::options o = quiet();
+      o.stretches = stretches;
+      network_builder net(sinter::f32, s.source(), o);
+      auto const h = add_conv(net, "c0", conv3, net.input("image", {batch, 9, 7, 8}));
+      network const model = net.build(add_conv(net, "c1", conv1, h)).value();
+      auto const refuse = [&](sinter::tensor_view const& in, sinter::output_view const& to,
+                              std::initializer_list<std::string_view> words) {
+        sinter::status const st = model.try_call(in, to);
+        REQUIRE_FALSE(st.ok());
+        check_sentence(st.error().message, words);
+        CHECK(out.untouched());
+      };
+      auto const in = [&](shape const& d) { return sinter::view(x.data(), d); };
+      auto const to = [&](shape const& d) { return sinter::view(out.data(), d); };
+      shape const right{2, 9, 7, 8};
+      refuse(in({2, 8, 7, 8}), to({2, 8, 7, 8}), {"'image'", "2x8x7x8", "x9x7x8"});
+      refuse(in({126, 8}), to(right), {"'image'", "126x8", "x9x7x8"});
+      refuse(in({-5, 9, 7, 8}), to({-5, 9, 7, 8}), {"'image'", "-5"});
+      refuse(in({huge, 9, 7, 8}), to({huge, 9, 7, 8}), {"'image'", std::to_string(huge)});
+      refuse(in(right), to({1, 9, 7, 8}), {"'out'", "1x9x7x8", "2x9x7x8"});
+      refuse(sinter::view(static_cast<float const*>(nullptr), right), to(right),
+             {"'image'", "null"});
+      refuse(in(right), sinter::view(static_cast<float*>(nullptr), right), {"'out'", "null"});
+      refuse(sinter::view(out.data(), right), to(right), {"'out'", "overlaps", "'image'"});
+      refuse(sinter::view(x.data(), right, {504, 56, 8, -1}), to(right), {"'image'", "-1"});
+      CHECK(model.try_call(in(right), to(right)));
+      CHECK(out.walls_intact());
+      out = guarded(x.size());
+    }
 }
 
 TEST_CASE("a call that was refused leaves the program and its thread as they were") {

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <string>
+#include <string_view>
 
 #include "../base/array_view.hpp"
 #include "problem.hpp"
@@ -13,12 +14,12 @@
 namespace sinter::inline SINTER_ABI {
 namespace detail {
 
-/// What make_problem() is told of operand i; `given` is empty where the call says nothing of it.
-inline result<operand_spec> resolved_operand(problem const& p, int i, shape const& given) {
-  tensor_desc const& d = p.operands[at(i)];
+/// What make_problem() is told of an operand; `given` is empty where the call says nothing of it.
+inline result<operand_spec> resolved_operand(std::string_view name, tensor_desc const& d,
+                                             shape const& given) {
   auto const refuse = [&](std::string const& wanted) {
-    return bad({"operand ", in_quotes(p.chain.operands[i].name), " of ", to_string(given), "; ",
-                to_string(d.dims), wanted});
+    return bad(
+        {"operand ", in_quotes(name), " of ", to_string(given), "; ", to_string(d.dims), wanted});
   };
   if (!is_dynamic(d.dims)) {
     if (!given.empty() && !(given == d.dims)) return refuse(" is wanted");
@@ -29,7 +30,9 @@ inline result<operand_spec> resolved_operand(problem const& p, int i, shape cons
   for (int j = 0; fits && j < given.ssize(); ++j)
     fits = d.dims[j] == dynamic || d.dims[j] == given[j];
   if (!fits) return refuse(" is wanted, a number for each ?");
-  return operand_spec(tensor_desc{d.type, given, strides_of_call(given, d.strides)});
+  tensor_desc now{d.type, given, strides_of_call(given, d.strides)};
+  if (status st = complete_layout("operand", name, now); !st.ok()) return st.error();
+  return operand_spec(now);
 }
 
 }  // namespace detail
@@ -41,7 +44,8 @@ inline status resolve_into(problem& into, problem const& p, array_view<shape con
   std::array<strides, max_outputs> output_strides;
   for (int i = 0; i < p.chain.operands.ssize(); ++i) {
     shape const given = detail::at(i) < dims.size() ? dims[detail::at(i)] : shape{};
-    result<operand_spec> spec = detail::resolved_operand(p, i, given);
+    result<operand_spec> spec =
+        detail::resolved_operand(p.chain.operands[i].name, p.operands[detail::at(i)], given);
     if (!spec.ok()) return spec.error();
     operands[detail::at(i)] = spec.value();
   }

@@ -213,10 +213,13 @@ inline status call_state::accept(program_core::views operands, program_core::pac
 inline status call_state::resolve_shapes() {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     input_slot const& s = plan->inputs[i];
-    if (!is_dynamic(plan->group(s.group).problem.operands[at(s.operand)].dims)) continue;
+    tensor_desc const& d = plan->group(s.group).problem.operands[at(s.operand)];
+    if (!is_dynamic(d.dims)) continue;
     shape const now = inputs[i].flat ? shape{} : inputs[i].dims;
     resolved = resolved && dims[i] == now;
     dims[i] = now;
+    if (resolved) continue;
+    if (auto fits = resolved_operand(s.name, d, now); !fits) return fits.error();
   }
   if (resolved) return {};
   for (int g = 0; g < static_cast<int>(shapes.size()); ++g)

@@ -17,7 +17,7 @@
 
 namespace sinter::inline SINTER_ABI::detail {
 
-inline status check_threads(options const& o) {
+inline status check_numbers(options const& o) {
   int const n = o.threads;
   if (n < 1 || n > max_threads)
     return bad({"options::threads is ", n, "; 1 to ", max_threads, " are wanted"});
@@ -25,12 +25,14 @@ inline status check_threads(options const& o) {
     return bad({"options::threads is ", n,
                 " without an options::executor; one is wanted, since Sinter starts no threads: "
                 "&sinter::openmp_threads of sinter/openmp.hpp, or your own"});
+  if (o.strip_rows < 0)
+    return bad({"options::strip_rows is ", o.strip_rows, "; 0 or more are wanted"});
   return {};
 }
 
 /// What the options and the environment say of the whole plan.
 inline status take_options(program_plan& plan, options const& o, backend_list backends) {
-  if (status st = check_threads(o); !st.ok()) return st;
+  if (status st = check_numbers(o); !st.ok()) return st;
   if (o.max_isa && !row_of(*o.max_isa).used)
     return failure{code::unsupported,
                    join({"sinter: options::max_isa is ", sinter::name_of(*o.max_isa),
