@@ -16,12 +16,6 @@ long allocations_of(F&& f) {
   return allocation_count() - before;
 }
 
-sinter::options by_dispatch() {
-  sinter::options o = quiet();
-  o.numerics = sinter::numerics::peer;
-  return o;
-}
-
 }  // namespace
 
 TEST_CASE("the counter counts") {
@@ -30,7 +24,7 @@ TEST_CASE("the counter counts") {
 }
 
 TEST_CASE("static extents: no allocation in bound and unbound calls") {
-  for (sinter::options const& o : {on_reference(), by_dispatch()}) {
+  for (sinter::options const& o : {on_reference(), on("")}) {
     program const p = compile(
         {"matmul(x, w) | add b:vector | relu -> ~h=%2", "add(~h:tensor, r:tensor) -> out=%0"},
         {dims("x", {8, 16}), dims("w", {16, 32})}, o);
@@ -121,7 +115,7 @@ TEST_CASE("dynamic extents: no allocation unless they grow") {
 
 TEST_CASE("several threads: no allocation after warm_up() or bind()") {
   backwards_executor e;
-  for (sinter::options o : {on_reference(), by_dispatch()}) {
+  for (sinter::options o : {on_reference(), on("")}) {
     o.threads = 3;
     o.executor = &e;
     program const p = compile(

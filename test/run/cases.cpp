@@ -94,11 +94,7 @@ TEST_CASE("case 61: a weight at the address of another is packed anew, on every 
       CHECK(call.with(threes) == whole(3));
 
       // A second program of the same problem shares code and layouts, not values.
-      program const other = compile({c.chain}, {c.x, c.w}, [&] {
-        sinter::options o = quiet();
-        o.numerics = sinter::numerics::peer;
-        return o;
-      }());
+      program const other = compile({c.chain}, {c.x, c.w}, on(""));
       sinter::packed const fives = [&] {
         std::fill(memory.begin(), memory.end(), 5.0F);
         return pack(other, "w", sinter::view(memory.data(), c.w.dims));
@@ -217,37 +213,19 @@ class slow_backend final : public sinter::backend {
     bool slow_ = false;
   };
 
-  class slow_kernel final : public sinter::kernel {
+  class slow_kernel final : public sinter_test::wrapped_kernel {
    public:
     slow_kernel(slow_backend const& b, sinter::problem const& p)
-        : from_(b), inner_(sinter::reference_backend().build(p).value()) {}
-    std::string_view backend() const noexcept override { return "slow"; }
-    std::size_t scratch_bytes() const noexcept override { return inner_->scratch_bytes(); }
-    std::vector<sinter::stage_note> stages() const override { return {{"all", "slow", {}}}; }
-    std::string layout_key(int operand) const override { return inner_->layout_key(operand); }
-    sinter::result<sinter::packed_weight> pack(int operand,
-                                               sinter::tensor_view const& v) const override {
-      return inner_->pack(operand, v);
-    }
-    sinter::result<std::unique_ptr<sinter::invocation>> make_invocation() const override {
-      auto inner = inner_->make_invocation();
-      if (!inner) return inner.error();
-      return std::unique_ptr<sinter::invocation>(
-          std::make_unique<slow_invocation>(from_, std::move(*inner)));
-    }
+        : wrapped_kernel("slow", p), from_(b) {}
 
    private:
+    std::unique_ptr<sinter::invocation> wrap(
+        std::unique_ptr<sinter::invocation> inner) const override {
+      return std::make_unique<slow_invocation>(from_, std::move(inner));
+    }
     slow_backend const& from_;
-    std::shared_ptr<sinter::kernel const> inner_;
   };
 };
-
-sinter::options with_threads(int threads, sinter::executor& e) {
-  sinter::options o = quiet();
-  o.threads = threads;
-  o.executor = &e;
-  return o;
-}
 
 }  // namespace
 

@@ -48,13 +48,6 @@ struct ones {
   }
 };
 
-sinter::options on(std::string_view backend) {
-  sinter::options o = quiet();
-  o.backend = backend;
-  o.numerics = sinter::numerics::peer;
-  return o;
-}
-
 }  // namespace
 
 TEST_CASE("case 56: a child runs its parent's programs, and compiles its own") {

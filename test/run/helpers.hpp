@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "support/wrapped_kernel.hpp"
+
 namespace run_test {
 
 using program = std::shared_ptr<sinter::program_core const>;
@@ -35,6 +37,20 @@ inline sinter::options quiet() {
 inline sinter::options on_reference() {
   sinter::options o = quiet();
   o.backend = "reference";
+  return o;
+}
+/// On one backend, or, where it is empty, the one that dispatch takes; by the numerics that all of them take.
+inline sinter::options on(std::string_view backend) {
+  sinter::options o = quiet();
+  o.backend = backend;
+  o.numerics = sinter::numerics::peer;
+  return o;
+}
+
+inline sinter::options with_threads(int threads, sinter::executor& e) {
+  sinter::options o = quiet();
+  o.threads = threads;
+  o.executor = &e;
   return o;
 }
 
@@ -57,10 +73,7 @@ void on_each_backend(std::vector<std::string> const& groups,
                      std::vector<sinter::named_desc> const& given, F&& f) {
   for (sinter::backend const* b : sinter::backends()) {
     CAPTURE(std::string(b->name()));
-    sinter::options o = quiet();
-    o.backend = b->name();
-    o.numerics = sinter::numerics::peer;
-    auto made = try_compile(groups, given, o);
+    auto made = try_compile(groups, given, on(b->name()));
     if (made)
       f(*made);
     else
@@ -191,17 +204,14 @@ class fake_backend final : public sinter::backend {
   }
 
  private:
-  class fake_kernel final : public sinter::kernel {
+  class fake_kernel final : public sinter_test::wrapped_kernel {
    public:
     fake_kernel(fake_backend const& b, sinter::problem const& p)
-        : title_(b.title),
+        : wrapped_kernel(b.title, p),
           stages_(b.stages),
           implementation_(b.implementation),
           suffix_(b.key_suffix +
-                  (b.numbered_keys ? " of kernel " + std::to_string(b.built++) : "")),
-          inner_(sinter::reference_backend().build(p).value()) {}
-    std::string_view backend() const noexcept override { return title_; }
-    std::size_t scratch_bytes() const noexcept override { return inner_->scratch_bytes(); }
+                  (b.numbered_keys ? " of kernel " + std::to_string(b.built++) : "")) {}
     std::vector<sinter::stage_note> stages() const override {
       std::vector<sinter::stage_note> notes(static_cast<std::size_t>(stages_));
       for (std::size_t i = 0; i < notes.size(); ++i)
@@ -209,23 +219,12 @@ class fake_backend final : public sinter::backend {
       return notes;
     }
     std::string layout_key(int operand) const override {
-      return inner_->layout_key(operand) + suffix_;
-    }
-    sinter::result<sinter::packed_weight> pack(int operand,
-                                               sinter::tensor_view const& v) const override {
-      auto w = inner_->pack(operand, v);
-      if (w) w->layout_key = layout_key(operand);
-      return w;
-    }
-    sinter::result<std::unique_ptr<sinter::invocation>> make_invocation() const override {
-      return inner_->make_invocation();
+      return wrapped_kernel::layout_key(operand) + suffix_;
     }
 
    private:
-    std::string_view title_;
     int stages_;
     std::string implementation_, suffix_;
-    std::shared_ptr<sinter::kernel const> inner_;
   };
 };
 

@@ -79,13 +79,6 @@ image plain_shuffled(store const& s, image const& in) {
   return plain_conv(s, "after", v);
 }
 
-sinter::options on(std::string_view backend) {
-  sinter::options o = quiet();
-  o.backend = backend;
-  o.numerics = sinter::numerics::peer;
-  return o;
-}
-
 }  // namespace
 
 TEST_CASE("a residual network is what plain loops give, on each backend and precision") {

@@ -12,6 +12,7 @@
 namespace network_test {
 
 using run_test::extent;
+using run_test::on;
 using run_test::quiet;
 using run_test::shape;
 using sinter::net_value;

@@ -21,11 +21,9 @@ int threads_alive() {
 }
 
 sinter::options with_openmp(int threads, std::string_view backend) {
-  sinter::options o = quiet();
+  sinter::options o = on(backend);
   o.threads = threads;
   o.executor = &sinter::openmp_threads;
-  o.backend = backend;
-  o.numerics = sinter::numerics::peer;
   return o;
 }
 

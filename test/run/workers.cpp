@@ -81,39 +81,21 @@ class parted_backend final : public sinter::backend {
     bool cut_ = false;
   };
 
-  class parted_kernel final : public sinter::kernel {
+  class parted_kernel final : public sinter_test::wrapped_kernel {
    public:
     parted_kernel(parted_backend const& b, sinter::problem const& p)
-        : from_(b), inner_(sinter::reference_backend().build(p).value()) {}
-    std::string_view backend() const noexcept override { return "parted"; }
-    std::size_t scratch_bytes() const noexcept override { return inner_->scratch_bytes(); }
-    std::vector<sinter::stage_note> stages() const override { return {{"all", "parted", {}}}; }
-    std::string layout_key(int operand) const override { return inner_->layout_key(operand); }
-    sinter::result<sinter::packed_weight> pack(int operand,
-                                               sinter::tensor_view const& v) const override {
-      return inner_->pack(operand, v);
-    }
-    sinter::result<std::unique_ptr<sinter::invocation>> make_invocation() const override {
-      auto inner = inner_->make_invocation();
-      if (!inner) return inner.error();
-      return std::unique_ptr<sinter::invocation>(
-          std::make_unique<parted_invocation>(from_, std::move(*inner)));
-    }
+        : wrapped_kernel("parted", p), from_(b) {}
 
    private:
+    std::unique_ptr<sinter::invocation> wrap(
+        std::unique_ptr<sinter::invocation> inner) const override {
+      return std::make_unique<parted_invocation>(from_, std::move(inner));
+    }
     parted_backend const& from_;
-    std::shared_ptr<sinter::kernel const> inner_;
   };
 
   int parts_;
 };
-
-sinter::options with(int threads, sinter::executor& e) {
-  sinter::options o = quiet();
-  o.threads = threads;
-  o.executor = &e;
-  return o;
-}
 
 /// "square(x)" on 8 numbers.
 struct squares {
@@ -187,7 +169,7 @@ void check_same_bits(program_case const& c, std::string_view backend,
   std::vector<unsigned char> expected;
   for (int threads : {1, 2, 3, 5, 8})
     for (sinter::executor* e : every_executor()) {
-      sinter::options o = with(threads, *e);
+      sinter::options o = with_threads(threads, *e);
       o.backend = backend;
       o.max_isa = cap;
       auto made = try_compile(c.groups, c.given, o);
@@ -213,7 +195,7 @@ TEST_CASE("each part is computed once, by workers with scratch of their own") {
   for (sinter::executor* e : every_executor()) {
     parted_backend const b(13);
     squares mine;
-    program const p = squares::make(b, with(4, *e));
+    program const p = squares::make(b, with_threads(4, *e));
     auto call = mine.lists.bind(p).value();
     call();
     CHECK(mine.right());
@@ -235,7 +217,7 @@ TEST_CASE("workers that run at once have different scratch") {
   parted_backend b(2);
   b.meets = 2;
   squares mine;
-  program const p = squares::make(b, with(2, e));
+  program const p = squares::make(b, with_threads(2, e));
   mine.lists.bind(p).value()();
   CHECK(mine.right());
   REQUIRE(b.seen.scratch.size() == 2);
@@ -248,7 +230,7 @@ TEST_CASE("work of one part stays on the caller's thread, and no executor is ask
   counting_executor counts;
   parted_backend const b(1);
   squares mine;
-  program const p = squares::make(b, with(4, counts));
+  program const p = squares::make(b, with_threads(4, counts));
   REQUIRE(mine.lists.run(p));
   mine.lists.bind(p).value()();
   CHECK(mine.right());
@@ -262,7 +244,7 @@ TEST_CASE("an executor is asked for at most as many tasks as there are threads a
       counting_executor counts;
       parted_backend const b(parts);
       squares mine;
-      program const p = squares::make(b, with(threads, counts));
+      program const p = squares::make(b, with_threads(threads, counts));
       REQUIRE(mine.lists.run(p));
       CHECK(counts.calls == 1);
       CHECK(counts.largest == std::min(threads, parts));
@@ -273,7 +255,7 @@ TEST_CASE("a worker is pointed at the operands once for each change of a pointer
   backwards_executor e;
   parted_backend const b(8);
   squares mine;
-  program const p = squares::make(b, with(2, e));
+  program const p = squares::make(b, with_threads(2, e));
   auto call = mine.lists.bind(p).value();
   for (int i = 0; i < 5; ++i) call();
   CHECK(b.seen.cuts == 2);  // the caller's at bind, the worker's at the first call
@@ -291,7 +273,7 @@ TEST_CASE("a part that fails fails the call") {
       parted_backend b(7);
       b.fails_at = part;
       squares mine;
-      program const p = squares::make(b, with(3, *e));
+      program const p = squares::make(b, with_threads(3, *e));
       check_sentence(mine.lists.run(p).error().message, {"parted", "failed"});
       CHECK(mine.lists.bind(p)->run() == sinter::code::system);
     }
@@ -350,7 +332,7 @@ TEST_CASE("groups follow one another, whatever the executor") {
 TEST_CASE("dynamic extents: the cut follows the call") {
   threads_executor e;
   for (int threads : {1, 2, 5}) {
-    sinter::options o = with(threads, e);
+    sinter::options o = with_threads(threads, e);
     program const p = compile({"matmul(x, w) | relu -> ~h=%1", "square(~h:tensor) -> out=%0"},
                               {dims("x", {sinter::dynamic, 64}), dims("w", {64, 96})}, o);
     std::vector<float> const ws(64 * 96, 1.0F);
@@ -378,8 +360,9 @@ TEST_CASE("eight callers share one program, each with two workers") {
   std::vector<std::string> const groups = {"matmul(x, w) | add b:vector | relu -> ~h=%2",
                                            "matmul(~h:tensor, v) -> out=%0"};
   threads_executor e;
-  program const p = compile(
-      groups, {dims("x", {64, 100}), dims("w", {100, 150}), dims("v", {150, 70})}, with(2, e));
+  program const p =
+      compile(groups, {dims("x", {64, 100}), dims("w", {100, 150}), dims("v", {150, 70})},
+              with_threads(2, e));
   std::atomic<int> wrong{0};
   std::vector<std::thread> callers;
   for (unsigned t = 0; t < 8; ++t)
@@ -401,11 +384,11 @@ TEST_CASE("eight callers share one program, each with two workers") {
 TEST_CASE("explain() says what threads do") {
   backwards_executor e;
   parted_backend const b(3);
-  CHECK(squares::make(b, with(4, e))
+  CHECK(squares::make(b, with_threads(4, e))
             ->explain()
             .find("threads: up to 4, the same bits for every count") != std::string::npos);
-  CHECK(squares::make(b, with(1, e))->explain().find("threads:") == std::string::npos);
-  sinter::options o = with(4, e);
+  CHECK(squares::make(b, with_threads(1, e))->explain().find("threads:") == std::string::npos);
+  sinter::options o = with_threads(4, e);
   o.backend = "onednn";
   o.numerics = sinter::numerics::peer;
   if (auto const p = try_compile({"matmul(x, w)"}, {dims("x", {3, 4}), dims("w", {4, 5})}, o))
