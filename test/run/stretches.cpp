@@ -152,7 +152,7 @@ TEST_CASE(
                     stretched = options_of(strip_policy::always, backend);
     plain.numerics = stretched.numerics = sinter::numerics::peer;
     bool there = false;
-    for (sinter::backend const* b : sinter::backends()) there = there || b->name() == backend;
+    for (sinter::backend const* each : sinter::backends()) there = there || each->name() == backend;
     if (!there) continue;
     made const whole = make(sinter::f32, {3, 25, 23, 3}, plain, true);
     made const images = make(sinter::f32, {3, 25, 23, 3}, stretched, true);
