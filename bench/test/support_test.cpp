@@ -5,11 +5,14 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
 
 #include <sinter/isa/machine.hpp>
+#include <sinter/run/dispatch_rules.hpp>
 
 #include "peers/peer_calls.hpp"
 #include "support/record.hpp"
+#include "support/rule_problems.hpp"
 #include "support/work.hpp"
 
 using namespace sinter_bench;
@@ -230,4 +233,25 @@ TEST_CASE("record: text for JSON") {
       r.json() ==
       R"({"clock": 2e+09, "peaks": {"f32": {"flops": 1e+11, "instruction": "fma"}}, )"
       R"("reads": [{"bytes": 4096, "per_second": 2e+11}, {"bytes": 8192, "per_second": 1e+11}]})");
+}
+
+TEST_CASE(
+    "rules of dispatch: each has a problem that `bench rules` measures, or says why it has none") {
+  // Nothing is generated for the first two, so there is nothing to compare; sinter_bench_threads
+  // measures threads.
+  std::set<std::string_view> decided{"integers", "no vector code", "threads of another executor"};
+  std::size_t const excused = decided.size();
+  for (sinter::isa level : {sinter::isa::avx2, sinter::isa::avx512, sinter::isa::avx512_bf16})
+    for (work const& w : rule_problems())
+      for (std::string const precision : {"f32", "bf16"}) {
+        auto const p = workload::describe(with_precision(w, precision));
+        REQUIRE_MESSAGE(p.ok(), p.error().message);
+        sinter::problem_facts facts = sinter::facts_of(*p);
+        facts.level = level;
+        decided.insert(sinter::rule_for(facts).name);
+      }
+  CHECK(excused < decided.size());
+  for (sinter::dispatch_rule const& rule : sinter::dispatch_table)
+    CHECK_MESSAGE(decided.count(rule.name) == 1, std::string(rule.name));
+  CHECK(decided.size() == std::size(sinter::dispatch_table));
 }

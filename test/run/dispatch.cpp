@@ -396,12 +396,7 @@ TEST_CASE("the facts of a problem: its class, rows, columns, terms, level") {
   CHECK(f.columns == 3);
   CHECK(f.terms == 7);
   CHECK(f.packed);
-  CHECK(f.unit_terms);
   CHECK_FALSE(facts(problem_of("matmul(x, w:tensor)", {{"x", {5, 7}}, {"w", {7, 3}}})).packed);
-  CHECK_FALSE(
-      facts(problem_of("matmul(x, w, transposed_src)", {{"x", {7, 5}}, {"w", {7, 3}}})).unit_terms);
-  CHECK(
-      facts(problem_of("matmul(x, w, transposed_src)", {{"x", {7, 1}}, {"w", {7, 3}}})).unit_terms);
   f = facts(problem_of("matmul(x, w)", {{"x", {sinter::dynamic, 7}}, {"w", {7, 3}}},
                        sinter::numerics::peer));
   CHECK(f.rows == -1);
@@ -447,9 +442,6 @@ TEST_CASE(
       f.packed = false;
       CHECK(first(f) == "jit");
       f.packed = true;
-      f.unit_terms = false;
-      CHECK(first(f) == (peer ? "onednn" : "jit"));
-      f.unit_terms = true;
       f.src = dtype::bf16;
       f.columns = 64;
       CHECK(first(f) == "jit");

@@ -49,8 +49,9 @@ class matmul_kernel final : public kernel {
   std::vector<stage_note> stages() const override {
     matmul_shape const& s = built_->plan.shape;
     std::string const tile =
-        s.column ? "column"
-                 : sinter::detail::join({tile_rows(s.level), "x", tile_columns(s.level)});
+        s.column_rows ? "column:rows"
+        : s.column    ? "column"
+                      : sinter::detail::join({tile_rows(s.level), "x", tile_columns(s.level)});
     std::string const name =
         sinter::detail::join({"jit:", name_of(s.level), ":", row_of(s.kind).name, ":", tile});
     return {{std::string(text(built_->wanted.chain).view()), name, {}, built_->note}};
@@ -126,10 +127,18 @@ class matmul_kernel final : public kernel {
 // Bindings name every member: one that is added and forgotten here does not compile.
 inline kernel_key key_of(matmul_plan const& plan, chain const& c) {
   kernel_key key('m');
-  auto const& [level, kind, direct, direct_panel, looped, full, tail, counts, row_tiles, column, a,
-               b, k] = plan.shape;
+  auto const& [level, kind, direct, direct_panel, looped, full, tail, counts, row_tiles, column,
+               column_rows, rest, a, b, k] = plan.shape;
   key.add(level).add(kind).add(direct).add(direct_panel);
-  key.add(looped).add(full).add(tail).add(counts).add(row_tiles).add(column).add(a).add(b).add(k);
+  key.add(looped)
+      .add(full)
+      .add(tail)
+      .add(counts)
+      .add(row_tiles)
+      .add(column)
+      .add(column_rows)
+      .add(rest);
+  key.add(a).add(b).add(k);
   key.add(plan.accesses.size());
   for (auto const& [output, index, type, across, moves] : plan.accesses)
     key.add(output).add(index).add(type).add(across).add(moves);
@@ -144,6 +153,8 @@ inline result<std::shared_ptr<machine_code const>> generate_matmul(matmul_plan c
         assembler a(plan.shape.level);
         if (plan.tiles())
           matmul_amx_generator(a, plan.shape, plan.accesses, e).emit();
+        else if (plan.column_rows())
+          column_rows_generator(a, plan.shape, plan.accesses, e).emit();
         else if (plan.column())
           column_generator(a, plan.shape, plan.accesses, e).emit();
         else if (!matmul_generator(a, plan.shape, plan.accesses, e).emit())

@@ -1,10 +1,9 @@
 // The JIT backend's matmul: which problems it takes, how one is laid out, packed and driven.
 //
-// matmul_plan is what is known when a kernel is built; matmul_geometry is where everything lies in
-// one call, batch axes folded into rows as far as strides allow. A generated kernel (which one, says
-// matmul_code_table) computes rows x all columns; here are the loops that stand outside of it:
-// batches, blocks of rows that fit a cache, copies of an operand whose elements do not lie as the
-// kernel reads them. A problem with none of these is one call of generated code.
+// A generated kernel (which one, says matmul_code_table) computes rows x all columns; outside of it
+// stand loops over batches and over blocks of rows that fit a cache, and copies of an operand whose
+// elements do not lie as the kernel reads them. A problem with none of these is one call of generated
+// code. Read backend/jit_matmul_geometry.hpp for the plan, backend/jit_matmul_call.hpp for calls.
 #pragma once
 
 #include <algorithm>
@@ -13,144 +12,10 @@
 #include <utility>
 
 #include "../base/join.hpp"
-#include "../jit/column.hpp"
 #include "../jit/matmul_amx.hpp"
-#include "../jit/pack_code.hpp"
-#include "../plan/problem.hpp"
-#include "jit_matmul_rules.hpp"
+#include "jit_matmul_geometry.hpp"
 
 namespace sinter::inline SINTER_ABI::jit {
-
-struct matmul_plan {
-  matmul_shape shape;
-  matmul_code_kind code = matmul_code_kind::panels;
-  epilogue_accesses accesses;
-  int src = 0, weight = 0;  ///< operands of the chain
-  bool transposed_src = false, transposed_weight = false;
-  bool packed_weight = true;  ///< the second operand is a weight; otherwise each call packs it
-  extent k = 0, n = 0;
-  extent block_rows = 0;  ///< rows that one call of the kernel takes at most
-  std::size_t panel_scratch = 0, row_scratch = 0;
-  std::optional<pack_shape> pack;  ///< how generated code packs in the call
-
-  panel_layout panels() const { return {shape.kind, lanes_of(shape.level), k, n}; }
-  bool tiles() const { return code == matmul_code_kind::tiles; }
-  bool column() const { return code == matmul_code_kind::column; }
-  int tile_rows() const { return column() ? column_tile_rows : jit::tile_rows(shape.level); }
-  /// Bytes of the second operand as the kernel reads it: panels, or the column as it is.
-  extent packed_bytes() const {
-    return column() ? (k * size_of(shape.b) + 63) / 64 * 64 : panels().bytes();
-  }
-  std::size_t scratch_bytes() const { return panel_scratch + row_scratch; }
-};
-
-inline constexpr int max_batch_axes = max_rank - 2;
-
-/// Where everything lies: element (batch..., row, column) of each operand. Strides in bytes but
-/// a_column.
-struct matmul_geometry {
-  int batch_axes = 0;
-  extent batch[max_batch_axes] = {};
-  extent rows = 0;
-  extent a_row = 0, a_column = 0;
-  extent a_batch[max_batch_axes] = {};
-  extent b_row = 0, b_column = 0;  ///< elements; of an operand that is packed in the call
-  extent b_batch[max_batch_axes] = {};
-  struct access {
-    extent row = 0;
-    extent batch[max_batch_axes] = {};
-  };
-  access accesses[max_operands + max_outputs];
-
-  bool empty() const {
-    for (int i = 0; i < batch_axes; ++i)
-      if (batch[i] == 0) return true;
-    return rows == 0;
-  }
-};
-
-namespace detail {
-
-using sinter::detail::at;
-using sinter::detail::in_quotes;
-
-/// The stride of axis i counted from the end (1 is the last), 0 where the operand is broadcast
-/// along it.
-inline extent stride_from_end(tensor_desc const& d, int i) {
-  if (i > d.dims.ssize()) return 0;
-  return d.dims[d.dims.ssize() - i] == 1 ? 0 : d.strides[d.strides.ssize() - i];
-}
-
-inline tensor_desc const& desc_of(problem const& p, epilogue_access const& a) {
-  return a.output ? p.outputs[at(a.index)] : p.operands[at(a.index)];
-}
-
-/// Bytes from one matrix of a packed weight to the next along its batch axis i (from the end, 3 is
-/// the first).
-inline extent packed_stride(matmul_plan const& plan, tensor_desc const& weight, int i) {
-  int const rank = weight.dims.ssize();
-  if (i > rank || weight.dims[rank - i] == 1) return 0;
-  extent matrices = 1;
-  for (int j = 3; j < i; ++j) matrices *= weight.dims[rank - j];
-  return matrices * plan.packed_bytes();
-}
-
-/// Makes axis 0 of the batch one with the rows where all operands allow it.
-inline bool fold_rows(matmul_geometry& g, int accesses) {
-  if (g.batch_axes == 0) return false;
-  auto const fits = [&](extent batch, extent row) {
-    return g.rows == 1 || g.batch[0] == 1 || batch == row * g.rows;
-  };
-  bool ok = (g.b_batch[0] == 0 || g.batch[0] == 1) && fits(g.a_batch[0], g.a_row);
-  for (int i = 0; i < accesses; ++i) ok = ok && fits(g.accesses[i].batch[0], g.accesses[i].row);
-  if (!ok) return false;
-  if (g.rows == 1) {
-    g.a_row = g.a_batch[0];
-    for (int i = 0; i < accesses; ++i) g.accesses[i].row = g.accesses[i].batch[0];
-  }
-  g.rows *= g.batch[0];
-  --g.batch_axes;
-  for (int j = 0; j < g.batch_axes; ++j) {
-    g.batch[j] = g.batch[j + 1];
-    g.a_batch[j] = g.a_batch[j + 1];
-    g.b_batch[j] = g.b_batch[j + 1];
-    for (int i = 0; i < accesses; ++i) g.accesses[i].batch[j] = g.accesses[i].batch[j + 1];
-  }
-  return true;
-}
-
-}  // namespace detail
-
-/// Batch axis 0 is the innermost. `p` has no dynamic extent.
-inline matmul_geometry geometry_of(matmul_plan const& plan, problem const& p) {
-  using detail::at, detail::stride_from_end;
-  matmul_geometry g;
-  tensor_desc const& src = p.operands[at(plan.src)];
-  tensor_desc const& weight = p.operands[at(plan.weight)];
-  extent const src_bytes = size_of(src.type), weight_bytes = size_of(weight.type);
-  int const rank = p.domain.ssize();
-  g.batch_axes = rank - 2;
-  g.rows = p.domain[rank - 2];
-  g.a_row = stride_from_end(src, plan.transposed_src ? 1 : 2) * src_bytes;
-  g.a_column = stride_from_end(src, plan.transposed_src ? 2 : 1);
-  g.b_row = stride_from_end(weight, plan.transposed_weight ? 1 : 2);
-  g.b_column = stride_from_end(weight, plan.transposed_weight ? 2 : 1);
-  for (int j = 0; j < g.batch_axes; ++j) {
-    g.batch[j] = p.domain[rank - 3 - j];
-    g.a_batch[j] = stride_from_end(src, j + 3) * src_bytes;
-    g.b_batch[j] = plan.packed_weight ? detail::packed_stride(plan, weight, j + 3)
-                                      : stride_from_end(weight, j + 3) * weight_bytes;
-  }
-  for (int i = 0; i < plan.accesses.ssize(); ++i) {
-    tensor_desc const& d = detail::desc_of(p, plan.accesses[i]);
-    g.accesses[i].row = stride_from_end(d, 2) * size_of(d.type);
-    for (int j = 0; j < g.batch_axes; ++j)
-      g.accesses[i].batch[j] = stride_from_end(d, j + 3) * size_of(d.type);
-  }
-  while (detail::fold_rows(g, plan.accesses.ssize())) {
-  }
-  return g;
-}
 
 namespace detail {
 
@@ -340,6 +205,13 @@ inline bool unit_columns(matmul_plan const& plan, tensor_desc const& src) {
                              : stride_from_end(src, plan.transposed_src ? 2 : 1) == 1;
 }
 
+/// Those of a column do.
+inline bool unit_rows(matmul_plan const& plan, tensor_desc const& src) {
+  int const i = plan.transposed_src ? 1 : 2;
+  if (src.strides.empty()) return plan.transposed_src;
+  return src.dims[src.dims.ssize() - i] == 1 || stride_from_end(src, i) == 1;
+}
+
 /// Operands, extents, and which code.
 inline matmul_plan begin_plan(problem const& p, isa level) {
   matmul_operands const o = operands_of(p.chain);
@@ -355,8 +227,11 @@ inline matmul_plan begin_plan(problem const& p, isa level) {
   plan.shape.level = level;
   plan.shape.kind = product_for(level, src.type, weight.type);
   plan.shape.k = plan.k;
-  plan.code = rule_for({plan.shape.kind, plan.k, plan.n, unit_columns(plan, src)}).kind;
+  plan.code =
+      rule_for({plan.shape.kind, plan.k, plan.n, unit_columns(plan, src), unit_rows(plan, src)})
+          .kind;
   plan.shape.column = plan.column();
+  plan.shape.column_rows = plan.column_rows();
   if (plan.column()) plan.shape.a = src.type, plan.shape.b = weight.type;
   return plan;
 }
@@ -383,6 +258,8 @@ inline matmul_plan plan_matmul(problem const& p, epilogue const& e, isa level) {
   extent const rows = is_dynamic(p) ? -1 : geometry_of(plan, p).rows;
   if (plan.tiles())
     s.row_tiles = amx_block_rows(rows, plan.n);
+  else if (plan.column_rows())
+    s.rest_rows = rows < 0 ? 0 : static_cast<int>(rows % tile);
   else
     s.counts = rows < 0 ? all_counts(tile) : detail::counts_of_rows(rows, plan.block_rows, tile);
   bool const in_place = !plan.packed_weight && detail::reads_in_place(plan, p, rows);

@@ -81,6 +81,7 @@ class matmul_invocation final : public invocation {
       frame_.full_panel_bytes = panels.width() * size_of(weight_type_);
     }
     frame_.lda = plan.shape.direct ? geometry_.a_row : copied_row_bytes(plan.shape.kind, plan.k);
+    if (plan.column_rows()) frame_.lda = geometry_.a_column * size_of(src_type_);
     frame_.a = args_.operands[plan.src];
     frame_.b = args_.operands[plan.weight];
     for (int i = 0; i < plan.accesses.ssize(); ++i) {

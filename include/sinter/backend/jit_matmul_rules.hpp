@@ -12,14 +12,15 @@
 namespace sinter::inline SINTER_ABI::jit {
 
 /// The kernels of a product: panels of columns (jit/matmul.hpp), AMX tiles (jit/matmul_amx.hpp), or
-/// one column (jit/column.hpp).
-enum class matmul_code_kind : unsigned char { panels, tiles, column };
+/// one column, with K (jit/column.hpp) or rows (jit/column_rows.hpp) in the lanes.
+enum class matmul_code_kind : unsigned char { panels, tiles, column, column_rows };
 
 /// What decides between them.
 struct matmul_code_facts {
   product kind = product::f32;
   extent k = 0, n = 0;
-  bool unit_k = true;  ///< elements of a row of the first operand lie side by side
+  bool unit_k = true;      ///< elements of a row of the first operand lie side by side
+  bool unit_rows = false;  ///< those of a column do
 };
 struct matmul_code_rule {
   std::string_view name;
@@ -35,6 +36,9 @@ inline constexpr matmul_code_rule matmul_code_table[] = {
     {"one column",
      [](matmul_code_facts const& f) noexcept { return f.n == 1 && (f.unit_k || f.k <= 1); },
      matmul_code_kind::column, "panels would use one lane of each vector"},
+    {"one column, a transposed matrix",
+     [](matmul_code_facts const& f) noexcept { return f.n == 1 && f.unit_rows; },
+     matmul_code_kind::column_rows, "rows lie side by side, so they fill the lanes"},
     {"panels",
      [](matmul_code_facts const&) noexcept { return true; },
      matmul_code_kind::panels, "columns fill the lanes, or rows have to be copied first anyway"},

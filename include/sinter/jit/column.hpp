@@ -5,16 +5,13 @@
 // each, so that eight are always in flight. Whole lines of 64 bytes of one row are read together:
 // rows that are a multiple of 4 KiB apart share a set of the first-level cache and would evict each
 // other between two halves. The sums of a tile's rows are added across lanes by a tree that leaves
-// them side by side in one register. They wait in the frame until there are some vectors of them;
-// then the epilogue takes them, rows in its lanes, or one by one where rows of an output or operand
-// are not side by side (matmul_frame::rows_at_once).
+// them side by side in one register; then they wait for the epilogue (jit/column_code.hpp).
 //
 // Both operands are read as they lie, in their own dtypes; a K tail by masks, or on AVX2 in pieces.
 // Pairs of bf16 are added as VDPBF16PS adds them: the odd elements first.
 #pragma once
 
-#include "matmul_frame.hpp"
-#include "operand.hpp"
+#include "column_code.hpp"
 
 namespace sinter::inline SINTER_ABI::jit {
 
@@ -22,15 +19,12 @@ namespace sinter::inline SINTER_ABI::jit {
 inline constexpr int column_tile_rows = 8;
 /// Accumulators of each row, so that as many as possible of eight are there.
 constexpr int column_splits(int rows) { return rows <= 1 ? 8 : rows == 2 ? 4 : rows <= 4 ? 2 : 1; }
-/// AVX2: longer chains stand there for eight rows and for one, not for four.
-inline constexpr int column_copied_steps = 8;
 
-class column_generator : private matmul_frame_code {
+class column_generator : private column_code {
  public:
-  /// `s.a` and `s.b` are floating dtypes.
   column_generator(assembler& a, matmul_shape const& s, epilogue_accesses const& accesses,
                    epilogue const& e)
-      : matmul_frame_code(a, s, rows_in_lanes(accesses), e), memory_(a), rows_(a, {}, r) {}
+      : column_code(a, s, accesses, e) {}
 
   void emit() {
     enter();
@@ -40,8 +34,7 @@ class column_generator : private matmul_frame_code {
     a_.mov(g(block_count), field(offsetof(matmul_frame, blocks)));
     xb::Label next_tiles, next_tile, tile_done, of_rows[column_tile_rows + 1];
     a_.L(next_tiles);
-    a_.lea(g(r.count), a_.ptr[g(frame) + bytes(sums_at)]);
-    a_.mov(field(offsetof(matmul_frame, spilled)), g(r.count));
+    begin_sums();
     a_.align(32);
     a_.L(next_tile);
     dispatch(of_rows);
@@ -66,16 +59,8 @@ class column_generator : private matmul_frame_code {
   }
 
  private:
-  // Sums of blocks, a vector for each accumulator; then sums of rows, and room for the largest tile.
-  static constexpr int sums_bytes = sizeof(matmul_frame::spill) / 2;
-  static constexpr int sums_at = static_cast<int>(offsetof(matmul_frame, spill)) + sums_bytes;
   // Registers beyond the eight accumulators.
   static constexpr int column0 = 8, element = 12, odd_mask = 15;
-
-  static epilogue_accesses rows_in_lanes(epilogue_accesses accesses) {
-    for (epilogue_access& a : accesses) a.across = a.moves ? columns::unit : columns::broadcast;
-    return accesses;
-  }
 
   bool pairs() const { return s_.a == dtype::bf16 && s_.b == dtype::bf16; }
   bool widens_pairs() const { return pairs() && !includes(s_.level, isa::avx512_bf16); }
@@ -102,7 +87,15 @@ class column_generator : private matmul_frame_code {
     int const unroll = splits > 2 ? splits : 2;
     extent const lines = s_.k / elements_of_line();
     extent const rounds = lines >= 2 * unroll ? lines / unroll : 0;
-    if (rounds > 0) emit_rounds(rounds, unroll, rows);
+    if (rounds > 0)
+      emit_rounds(rounds, unroll / splits * vectors_of_line() * (pairs() ? 2 : 1), rows * splits,
+                  [&] {
+                    for (int i = 0; i < unroll; ++i)
+                      emit_line(rows, i % splits, i * elements_of_line());
+                    a_.add(g(r.a0), immediate(unroll * a_bytes(elements_of_line())));
+                    if (rows > 4) a_.add(g(r.a1), immediate(unroll * a_bytes(elements_of_line())));
+                    a_.add(g(r.b), immediate(unroll * b_bytes(elements_of_line())));
+                  });
     int const left = static_cast<int>(lines - rounds * unroll);
     for (int i = 0; i < left; ++i) emit_line(rows, i % splits, i * elements_of_line());
     emit_end(rows, left % splits, left * elements_of_line());
@@ -115,42 +108,6 @@ class column_generator : private matmul_frame_code {
     store_sums(rows);
   }
 
-  /// Long sums in blocks, as those of tiles are (sum_block); the first block may be shorter.
-  void emit_rounds(extent rounds, int unroll, int rows) {
-    int const splits = column_splits(rows);
-    int const terms = unroll / splits * vectors_of_line() * (pairs() ? 2 : 1);
-    extent const in_block = sum_block / terms;
-    extent const blocks = (rounds + in_block - 1) / in_block;
-    xb::Label next, done;
-    if (blocks > 1) {
-      for (int i = 0; i < rows * splits; ++i) a_.vmovups(block_sum(i), a_.vec(i));
-      a_.mov(field(offsetof(matmul_frame, blocks_left)), static_cast<std::uint32_t>(blocks));
-    }
-    a_.mov(g(r.count), static_cast<std::uint64_t>(rounds - (blocks - 1) * in_block));
-    a_.align(32);
-    a_.L(next);
-    for (int i = 0; i < unroll; ++i) emit_line(rows, i % splits, i * elements_of_line());
-    a_.add(g(r.a0), immediate(unroll * a_bytes(elements_of_line())));
-    if (rows > 4) a_.add(g(r.a1), immediate(unroll * a_bytes(elements_of_line())));
-    a_.add(g(r.b), immediate(unroll * b_bytes(elements_of_line())));
-    a_.dec(g(r.count));
-    a_.jnz(next, xb::CodeGenerator::T_NEAR);
-    if (blocks <= 1) return;
-    for (int i = 0; i < rows * splits; ++i) a_.vaddps(a_.vec(i), a_.vec(i), block_sum(i));
-    a_.dec(field(offsetof(matmul_frame, blocks_left)));
-    a_.jz(done, xb::CodeGenerator::T_NEAR);
-    for (int i = 0; i < rows * splits; ++i) a_.vmovups(block_sum(i), a_.vec(i));
-    clear(rows * splits);
-    a_.mov(g(r.count), static_cast<std::uint64_t>(in_block));
-    a_.jmp(next, xb::CodeGenerator::T_NEAR);
-    a_.L(done);
-  }
-  xb::Address block_sum(int i) const {
-    return a_.ptr[g(frame) + bytes(r.block_sums + i * vector_bytes_of(s_.level))];
-  }
-  void clear(int sums) {
-    for (int i = 0; i < sums; ++i) a_.vxorps(xb::Xmm(i), xb::Xmm(i), xb::Xmm(i));
-  }
   void add(int to, int x, int y) { a_.vaddps(a_.vec(to), a_.vec(x), a_.vec(y)); }
 
   place of_column(int at) const { return {r.b, b_bytes(at)}; }
@@ -301,67 +258,6 @@ class column_generator : private matmul_frame_code {
     a_.vunpckhpd(v(u), v(first), v(second));
     a_.vaddps(v(first), v(t), v(u));
   }
-
-  // ---- the epilogue ----------------------------------------------------------------------------
-
-  /// All sums that wait.
-  void emit_epilogues() {
-    a_.mov(g(r.count), field(offsetof(matmul_frame, spilled)));
-    a_.lea(g(r.b), a_.ptr[g(frame) + bytes(sums_at)]);
-    a_.mov(field(offsetof(matmul_frame, spilled)), g(r.b));
-    a_.sub(g(r.count), g(r.b));
-    a_.shr(g(r.count), 2);
-    a_.mov(field(offsetof(matmul_frame, rows_left)), g(r.count));
-    if (has_masks(s_.level)) return emit_masked_epilogue();
-    emit_epilogue_of(8);
-    if (!s_.looped_epilogue) emit_epilogue_of(4);
-    emit_epilogue_of(1);
-  }
-  void load_sums() {
-    a_.mov(g(r.count), field(offsetof(matmul_frame, spilled)));
-    a_.vmovups(a_.vec(0), a_.ptr[g(r.count)]);
-  }
-  void emit_masked_epilogue() {
-    xb::Label next;
-    a_.L(next);
-    a_.mov(g(r.count), field(offsetof(matmul_frame, rows_left)));
-    a_.cmp(g(r.count), field(offsetof(matmul_frame, rows_at_once)));
-    a_.cmova(g(r.count), field(offsetof(matmul_frame, rows_at_once)));
-    a_.mov(field(offsetof(matmul_frame, rows_taken)), g(r.count));
-    a_.mov(xb::Reg32(r.b), 0xffffffffU);
-    a_.bzhi(xb::Reg32(r.b), xb::Reg32(r.b), xb::Reg32(r.count));
-    a_.kmovd(assembler::mask(lanes_mask), xb::Reg32(r.b));
-    load_sums();
-    emit_epilogue(0, 1, 1, all_vectors_of(s_.level) & ~set_of(0));
-    advance_rows(-1);
-    a_.mov(g(r.count), field(offsetof(matmul_frame, rows_taken)));
-    a_.sub(field(offsetof(matmul_frame, rows_left)), g(r.count));
-    a_.lea(g(r.count), a_.ptr[g(r.count) * 4]);
-    a_.add(field(offsetof(matmul_frame, spilled)), g(r.count));
-    a_.cmp(field(offsetof(matmul_frame, rows_left)), 0);
-    a_.jne(next, xb::CodeGenerator::T_NEAR);
-  }
-  /// As often as there are so many rows.
-  void emit_epilogue_of(int rows) {
-    xb::Label next, end;
-    if (rows > 1) {
-      a_.cmp(field(offsetof(matmul_frame, rows_at_once)), immediate(rows));
-      a_.jb(end, xb::CodeGenerator::T_NEAR);
-    }
-    a_.L(next);
-    a_.cmp(field(offsetof(matmul_frame, rows_left)), immediate(rows));
-    a_.jb(end, xb::CodeGenerator::T_NEAR);
-    load_sums();
-    emit_epilogue(0, 1, rows % lanes_of(s_.level), all_vectors_of(s_.level) & ~set_of(0));
-    advance_rows(rows);
-    a_.add(field(offsetof(matmul_frame, spilled)), immediate(4 * rows));
-    a_.sub(field(offsetof(matmul_frame, rows_left)), immediate(rows));
-    a_.jmp(next, xb::CodeGenerator::T_NEAR);
-    a_.L(end);
-  }
-
-  operand_code memory_;
-  tile_loop rows_;
 };
 
 }  // namespace sinter::inline SINTER_ABI::jit

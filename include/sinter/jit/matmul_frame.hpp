@@ -4,7 +4,7 @@
 // A kernel walks tiles of rows. In the frame are the operands' addresses, the tiles of a call, and
 // where each operand of the epilogue has its row 0; origins stand in registers as far as there are
 // any and move down as rows are done. Knows nothing of how sums are made. Read jit/matmul.hpp
-// (columns in the lanes) and jit/column.hpp (one column, K in the lanes) next.
+// (columns in the lanes) and jit/column_code.hpp (one column) next.
 #pragma once
 
 #include "../core/buffer.hpp"
@@ -26,7 +26,9 @@ struct matmul_shape {
   int tail_columns = 0;      ///< of the last, narrower panel; 0: there is none
   row_counts counts = 0;     ///< tiles that occur
   int row_tiles = 0;         ///< AMX: tiles of rows in a whole block
-  bool column = false;       ///< jit/column.hpp, which reads these dtypes:
+  bool column = false;       ///< jit/column.hpp, which reads a and b
+  bool column_rows = false;  ///< or jit/column_rows.hpp
+  int rest_rows = 0;         ///< of it: behind the widest passes, where that is known
   dtype a = dtype::f32, b = dtype::f32;
   extent k = 0;
   friend bool operator==(matmul_shape const&, matmul_shape const&) = default;
@@ -36,7 +38,7 @@ struct matmul_shape {
 /// matmul_frame_bytes() long.
 struct matmul_frame {
   void const* a = nullptr;
-  std::int64_t lda = 0;  ///< bytes from row to row
+  std::int64_t lda = 0;  ///< bytes from row to row; of column_rows: from k to k
   void const* b = nullptr;
   std::int64_t full_panels = 0;
   std::int64_t full_panel_bytes = 0;

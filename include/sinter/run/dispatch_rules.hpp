@@ -38,7 +38,6 @@ struct problem_facts {
   /// sum. -1: dynamic, or no contraction.
   extent rows = -1, columns = -1, terms = -1;
   bool packed = true;      ///< the second operand of the contraction is a weight
-  bool unit_terms = true;  ///< of a matmul: elements of a row of the first operand lie side by side
   bool dear_steps = false;  ///< a step takes many instructions: exponentials and their kin
   /// Of one call, from an executor that oneDNN has no part of: it would stay on the caller's thread.
   int lent_threads = 1;
@@ -89,11 +88,6 @@ constexpr bool is_dear(op code) noexcept {
   }
 }
 
-/// Is the stride of axis i 1, or does it mean nothing? Without strides, memory is dense.
-inline bool unit_axis(tensor_desc const& d, int i) noexcept {
-  return d.strides.empty() ? i + 1 == d.dims.ssize() : d.dims[i] == 1 || d.strides[i] == 1;
-}
-
 inline extent known_product(shape const& dims, int first, int last) noexcept {
   extent product = 1;
   for (int i = first; i < last; ++i)
@@ -129,9 +123,6 @@ inline problem_facts facts_of(problem const& p, int lent_threads = 1) {
     f.columns = detail::known_product(result, result.ssize() - 1, result.ssize());
     int const k = weight.ssize() - (a.transposed_weight ? 1 : 2);
     f.terms = detail::known_product(weight, k, k + 1);
-    if (s.args[0].kind == value_kind::operand)
-      f.unit_terms = detail::unit_axis(p.operands[static_cast<std::size_t>(s.args[0].index)],
-                                       source.ssize() - (a.transposed_src ? 2 : 1));
   } else {
     f.kind = detail::class_of_conv(s.code, a, source.back());
     f.columns = weight[0] / a.groups;
@@ -184,12 +175,6 @@ inline constexpr dispatch_rule dispatch_table[] = {
     {"convolution",
      [](problem_facts const& f) noexcept { return f.kind == work_class::dense_conv; },
      {"jit", "onednn"}, "0.97 to 1.28, most of them 1.02; in bf16 on AVX-512 2.9"},
-    {"transposed matrix times column",
-     [](problem_facts const& f) noexcept {
-       return f.kind == work_class::matmul && f.numerics == numerics::peer && f.columns == 1 && f.rows != 1 &&
-              !f.unit_terms;
-     },
-     {"onednn", "jit"}, "rows are copied first: 0.04 on AVX2; strict: generated code"},
     {"product of two tensors, AVX2",
      [](problem_facts const& f) noexcept {
        return f.kind == work_class::matmul && f.numerics == numerics::peer && f.level == isa::avx2 && !f.packed &&
