@@ -4,7 +4,6 @@
 #include "network_helpers.hpp"
 
 using namespace run_test;
-using namespace network_test;
 
 namespace {
 
@@ -335,11 +334,12 @@ TEST_CASE("bind and call: overlap") {
 }
 
 TEST_CASE("a network names its inputs by their own names, and writes nothing") {
+  using namespace network_test;
   store s;
   s.conv("c0", 8, 8, 3);
   s.conv("c1", 8, 8, 1);
-  std::vector<float> x(2 * 9 * 7 * 8, 1.0F);
-  guarded out(x.size());
+  std::vector<float> pixels(2 * 9 * 7 * 8, 1.0F);
+  guarded out(pixels.size());
   for (extent batch : {extent{2}, sinter::dynamic})
     for (sinter::strip_policy stretches :
          {sinter::strip_policy::never, sinter::strip_policy::always}) {
@@ -355,7 +355,7 @@ TEST_CASE("a network names its inputs by their own names, and writes nothing") {
         check_sentence(st.error().message, words);
         CHECK(out.untouched());
       };
-      auto const in = [&](shape const& d) { return sinter::view(x.data(), d); };
+      auto const in = [&](shape const& d) { return sinter::view(pixels.data(), d); };
       auto const to = [&](shape const& d) { return sinter::view(out.data(), d); };
       shape const right{2, 9, 7, 8};
       refuse(in({2, 8, 7, 8}), to({2, 8, 7, 8}), {"'image'", "2x8x7x8", "x9x7x8"});
@@ -367,10 +367,10 @@ TEST_CASE("a network names its inputs by their own names, and writes nothing") {
              {"'image'", "null"});
       refuse(in(right), sinter::view(static_cast<float*>(nullptr), right), {"'out'", "null"});
       refuse(sinter::view(out.data(), right), to(right), {"'out'", "overlaps", "'image'"});
-      refuse(sinter::view(x.data(), right, {504, 56, 8, -1}), to(right), {"'image'", "-1"});
+      refuse(sinter::view(pixels.data(), right, {504, 56, 8, -1}), to(right), {"'image'", "-1"});
       CHECK(model.try_call(in(right), to(right)));
       CHECK(out.walls_intact());
-      out = guarded(x.size());
+      out = guarded(pixels.size());
     }
 }
 

@@ -16,7 +16,6 @@ using sinter::strip_policy;
 
 namespace {
 
-constexpr auto scaled = sinter::relu(x * sinter::vector<"s"> + b);
 constexpr auto added = sinter::relu(x + r);
 constexpr auto gated = x * sinter::sigmoid(r);
 constexpr auto pooled = sinter::max_pool(sinter::relu(sinter::conv2d(x, w, {.pad = 1}) + b),
