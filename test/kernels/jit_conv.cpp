@@ -433,7 +433,10 @@ TEST_CASE(
                        {isa::avx512, 3, 3, "", "8x15:conv:groups:rows"},
                        {isa::avx512, 1, 2, "", "8x32:conv:groups:rows"},
                        {isa::avx512, 8, 4, "", "8x8:conv:groups:rows"},
-                       {isa::avx512, 16, 16, "", "8x32:conv"},
+                       {isa::avx512, 16, 16, "", "4x16:conv:groups:lanes:rows"},
+                       {isa::avx512, 16, 16, " [bf16]", "8x32:conv"},
+                       {isa::avx512_bf16, 16, 16, " [bf16]", "4x32:conv:groups:lanes:rows"},
+                       {isa::avx512, 16, 17, "", "8x32:conv"},
                        {isa::avx512, 40, 9, "", "8x32:conv:lines"},
                        {isa::avx512, 16, 4, "", ""},
                        {isa::avx512, 4, 4, " [bf16]", "8x32:conv:groups:rows"},
@@ -542,13 +545,14 @@ bool keeps_lanes(problem const& p) {
 
 }  // namespace
 
-// Groups of 4 and 8, in whole panels or not, one tile or many, kernels that are unrolled or not.
+// Groups of 4, 8 and 16, in whole panels or not, one tile or many, kernels that are unrolled or not.
 TEST_CASE("groups whose channels stay in their lanes: every number, stride, dilation and width") {
   std::uint64_t seed = 0;
   int in_place = 0, across = 0;
   for (char const* precision : {"", " [bf16]", " [bf16 bf16 f32 f32 f32 f32]"})
-    for (extent width : {4, 8})
-      for (extent groups : {2, 3, 4, 6, 8, 9, 16, 24})
+    for (extent width : {4, 8, 16})
+      for (extent groups : {2, 3, 4, 6, 8, 9, 16, 24}) {
+        if (width * groups > 200) continue;
         for (extent kw : {1, 2, 3, 4, 7, 8})
           for (extent s : {1, 2, 3}) {
             conv const v{.n = 2,
@@ -567,7 +571,7 @@ TEST_CASE("groups whose channels stay in their lanes: every number, stride, dila
                          .right = 1,
                          .groups = groups};
             if (!v.fits() || ++seed % 2 == 0) continue;
-            problem p = problem_from(v, " | add b:vector | add r:tensor" + std::string(precision));
+            problem p = problem_from(v, epilogues[2 + seed / 2 % 2] + std::string(precision));
             check_all(
                 p, {.seed = seed, .values = seed % 4 == 1 ? pattern::integers : pattern::nan_rows});
             auto const k = jit_backend{}.build(p);
@@ -575,6 +579,7 @@ TEST_CASE("groups whose channels stay in their lanes: every number, stride, dila
             bool const lanes = (*k)->stages()[0].implementation.find(":lanes") != std::string::npos;
             ++(lanes ? in_place : across);
           }
+      }
   CHECK((in_place > 100 || !runs(detected_isa(), isa::avx512)));
   CHECK(across > 100);
 }
@@ -582,7 +587,7 @@ TEST_CASE("groups whose channels stay in their lanes: every number, stride, dila
 // A pixel's bits do not depend on the tile it falls into: every width of a row of equal pixels.
 TEST_CASE("groups whose channels stay in their lanes: a pixel has the same bits in every tile") {
   for (isa level : jit_levels())
-    for (extent width : {4, 8})
+    for (extent width : {4, 8, 16})
       for (char const* precision : {"", " [bf16 bf16 f32 f32 f32 f32]"}) {
         std::vector<float> first;
         for (extent w = 3; w <= 14; ++w) {

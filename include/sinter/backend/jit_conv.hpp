@@ -55,7 +55,6 @@ class conv_invocation final : public invocation {
   sinter::code run_rows(call_args const& at, extent image, row_range rows) noexcept override {
     if (empty_) return sinter::code::ok;
     args_ = at;
-    to_next_block_ = 0;
     if (!plan_.tiles()) return some_rows(image, rows);
     tile_scope const tiles(*reinterpret_cast<amx_memory*>(memory_.data() + built_->amx_at));
     return some_rows(image, rows);
@@ -119,9 +118,9 @@ class conv_invocation final : public invocation {
   void walk(extent first, extent last) noexcept {
     extent const panels = panel_count();
     for (extent n = first / panels; n * panels < last; ++n) {
-      to_next_block_ = first_input(n + 1) - first_input(n);
-      one_block(nth_block(geometry_, block_, n), (std::max)(first - n * panels, extent{0}),
-                (std::min)(last - n * panels, panels));
+      extent const next = (std::min)(n + 1, block_count(geometry_, block_) - 1);
+      one_block(nth_block(geometry_, block_, n), nth_block(geometry_, block_, next),
+                (std::max)(first - n * panels, extent{0}), (std::min)(last - n * panels, panels));
     }
   }
 
@@ -131,16 +130,21 @@ class conv_invocation final : public invocation {
 
   sinter::code some_rows(extent image, row_range rows) noexcept {
     for_each_block_of(geometry_, block_, height_, width_, image, rows,
-                      [&](conv_block const& b) { one_block(b, 0, panel_count()); });
+                      [&](conv_block const& b) { one_block(b, b, 0, panel_count()); });
     return sinter::code::ok;
   }
 
-  /// Panels first, first + 1, ..., last - 1 of a block.
-  void one_block(conv_block const& b, extent first, extent last) noexcept {
+  /// Panels first, first + 1, ..., last - 1 of a block; `next` is the one that follows.
+  void one_block(conv_block const& b, conv_block const& next, extent first, extent last) noexcept {
     source_ = moved(args_.operands[plan_.src], b.image0 * geometry_.src.image);
     row_ = geometry_.src.row;
     column_ = geometry_.src.column;
-    if (plan_.copied) copy_inputs(inputs_of(geometry_, b));
+    conv_block const in = inputs_of(geometry_, b);
+    inputs_ = first_input(in);
+    next_inputs_ = first_input(inputs_of(geometry_, next));
+    input_bytes_ = (in.image1 - in.image0 - 1) * geometry_.src.image +
+                   (in.y1 - in.y0 - 1) * row_ + (in.x1 - in.x0) * column_;
+    if (plan_.copied) copy_inputs(in);
     strips_.clear();
     for_each_strip(plan_, geometry_, b, [&](conv_strip const& s, conv_run r) {
       if (strips_.size() == most_strips) one_batch(b, first, last);
@@ -148,12 +152,9 @@ class conv_invocation final : public invocation {
     });
     one_batch(b, first, last);
   }
-  /// Where the inputs of a block begin; of the last one behind the last.
-  extent first_input(extent n) const noexcept {
-    conv_block const b =
-        nth_block(geometry_, block_, (std::min)(n, block_count(geometry_, block_) - 1));
-    return b.image0 * geometry_.src.image + b.y0 * geometry_.y.stride * geometry_.src.row +
-           b.x0 * geometry_.x.stride * geometry_.src.column;
+  extent first_input(conv_block const& in) const noexcept {
+    return in.image0 * geometry_.src.image + in.y0 * geometry_.src.row +
+           in.x0 * geometry_.src.column;
   }
 
   /// These panels of all images, for the strips at hand.
@@ -185,7 +186,7 @@ class conv_invocation final : public invocation {
       panel_[r] = moved(args_.operands[plan_.weight],
                         runs_[r].at + group * runs_[r].group_bytes + nth * panels_[2 * r].bytes);
     if (plan_.narrow())
-      prefetch_inputs(last ? to_next_block_ - group * step : step);
+      prefetch_panel(last ? next_inputs_ : inputs_, last ? 0 : i + 1);
     else
       prefetch_weights(far_ && !last ? panels_[tail_ ? 1 : 0].bytes : 0);
     return group * step;
@@ -195,11 +196,14 @@ class conv_invocation final : public invocation {
     frame_.ahead = frame_.ahead_first = ahead;
     frame_.ahead_end = ahead + prefetching_tiles * cache_line;
   }
-  /// Of the next panel or block: the rows that a line of tiles needs and the one above did not.
-  void prefetch_inputs(extent ahead) noexcept {
-    extent const reach = plan_.reach_rows();
-    frame_.ahead_row = row_;
-    frame_.ahead = ahead + (reach - (std::min)(reach, geometry_.y.stride)) * row_;
+  /// Of narrow groups.
+  void prefetch_panel(extent inputs, extent i) noexcept {
+    std::byte const* const source = moved(
+        args_.operands[plan_.src], inputs + i * plan_.group_source * size_of(row_of(plan_.kind).a));
+    frame_.inputs = {source, source, source + input_bytes_, column_};
+    std::byte const* const weights =
+        moved(args_.operands[plan_.weight], plan_.panels_at(conv_run::pixel, i));
+    frame_.weights = {weights, weights, weights + runs_[0].group_bytes, cache_line};
   }
 
   prepared_strip prepare(conv_strip const& s, conv_run r) const noexcept {
@@ -289,7 +293,9 @@ class conv_invocation final : public invocation {
   dtype src_type_ = dtype::f32;
   // Of the block at hand: the source as the code reads it, and strips.
   std::byte const* source_ = nullptr;
-  extent row_ = 0, column_ = 0, to_next_block_ = 0;
+  extent row_ = 0, column_ = 0;
+  // Of narrow groups: where its inputs begin and those of the next block; bytes to the end.
+  extent inputs_ = 0, next_inputs_ = 0, input_bytes_ = 0;
   inline_vector<prepared_strip, most_strips> strips_;
   // Of the panel at hand.
   std::byte const* panel_[2] = {};

@@ -34,15 +34,16 @@ inline kernel_key key_of(conv_shape const& s, epilogue_accesses const& accesses,
   kernel_key key('c');
   key.add(s.level).add(s.kind).add(s.looped_epilogue).add(s.vectors).add(s.tail_lanes);
   key.add(s.counts).add(s.run).add(accesses.size());
-  auto const& [spread, in, out, per_vector, in_last, taps, stride, dilation, column, rows_ahead] =
-      s.groups;
+  auto const& [spread, in, out, per_vector, in_last, taps, stride, dilation, column, inputs_ahead,
+               weights_ahead] = s.groups;
   key.add(s.line.size());
   for (line_tile const& t : s.line) {
     key.add(t.rows).add(t.taps.size());
     for (pixel_range const& pixels : t.taps) key.add(pixels.first).add(pixels.last);
   }
   key.add(spread).add(in).add(out).add(per_vector).add(in_last);
-  key.add(taps).add(stride).add(dilation).add(column).add(rows_ahead);
+  key.add(taps).add(stride).add(dilation).add(column);
+  key.add(inputs_ahead).add(weights_ahead);
   for (epilogue_access const& a : accesses)
     key.add(a.output).add(a.index).add(a.type).add(a.across).add(a.moves);
   return key.add(c);

@@ -158,9 +158,30 @@ inline conv_groups groups_of(conv_plan const& plan, conv_run r, extent columns, 
   g.stride = plan.attrs.stride[1];
   g.dilation = plan.attrs.dilation[1];
   g.column = column;
-  if (!plan.copied)
-    g.rows_ahead = static_cast<int>((std::min)(extent{plan.attrs.stride[0]}, plan.reach_rows()));
   return g;
+}
+
+/// What each tile of narrow groups prefetches, so that those of a panel together prefetch the next
+/// one's inputs and weights.
+inline void set_ahead(conv_plan& plan, problem const& p) {
+  constexpr extent most = 32, lines_of_unknown = 4;
+  extent inputs = extent{plan.tile()} * plan.attrs.stride[0] * plan.attrs.stride[1];
+  extent lines = lines_of_unknown;
+  if (conv_geometry g; !is_dynamic(p) && !(g = geometry_of(plan, p)).empty()) {
+    conv_block b = nth_block(g, block_of(plan, g), 0);
+    b.image1 = b.image0 + 1;
+    extent tiles = 0;
+    for_each_strip(plan, g, b, [&](conv_strip const& s, conv_run) {
+      tiles += s.lines * tiles_of(s.pixels, plan.tile());
+    });
+    conv_block const in = inputs_of(g, b);
+    inputs = tiles_of((in.y1 - in.y0) * (in.x1 - in.x0), static_cast<int>(tiles));
+    lines = tiles_of(plan.panels(conv_run::pixel).bytes() / cache_line, static_cast<int>(tiles));
+  }
+  for (conv_shape& s : plan.shapes) {
+    s.groups.inputs_ahead = plan.copied ? 0 : static_cast<int>((std::min)(inputs, most));
+    s.groups.weights_ahead = static_cast<int>((std::min)(lines, most));
+  }
 }
 
 inline void set_shapes(conv_plan& plan, epilogue const& e, tensor_desc const& src) {
@@ -188,17 +209,20 @@ inline group_spread spread_of(conv_plan const& plan) {
   bool const pairs = plan.kind == product::bf16_pairs;
   if (!has_masks(plan.level) || plan.in != plan.out || plan.kernel_columns > most_taps)
     return group_spread::across;
-  bool const fits = (pairs || plan.kind == product::f32) && (plan.in == 4 || plan.in == 8) &&
+  bool const fits = (pairs || plan.kind == product::f32) &&
+                    (plan.in == 4 || plan.in == 8 || plan.in == 16) &&
                     plan.groups * plan.out % (pairs ? 32 : 16) == 0;
   return fits ? group_spread::in_place : group_spread::across;
 }
 
 /// Makes panels of narrow groups the plan's groups.
 inline void join_groups(conv_plan& plan) {
-  plan.per_vector = groups_per_vector(plan.groups, plan.in, plan.out, plan.level, plan.kind);
+  plan.spread = spread_of(plan);
+  plan.per_vector = plan.spread == group_spread::in_place
+                        ? lanes_of(plan.level) / static_cast<int>(plan.out)
+                        : groups_per_vector(plan.groups, plan.in, plan.out, plan.level, plan.kind);
   if (!plan.narrow()) return;
   bool const fills = plan.per_vector * plan.out == lanes_of(plan.level);
-  plan.spread = spread_of(plan);
   bool const single = plan.spread == group_spread::in_place && plan.kind == product::f32;
   extent const joined = (fills && !single ? tile_vectors : 1) * plan.per_vector;
   plan.source_runs = 1;
@@ -241,6 +265,7 @@ inline conv_plan plan_conv(problem const& p, epilogue const& e, isa level) {
   detail::set_lines(plan, p);
   detail::set_shapes(plan, e, src);
   detail::set_counts(plan, p);
+  if (plan.narrow()) detail::set_ahead(plan, p);
   if (plan.copied) {
     conv_axis const y{.kernel = plan.kernel_rows,
                       .stride = plan.attrs.stride[0],

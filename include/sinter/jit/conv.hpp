@@ -46,6 +46,12 @@ struct conv_walk {
   std::int64_t b_row = 0;     ///< of the panel, to skip there
 };
 
+/// Memory that tiles prefetch one after another, from the first again at the end.
+struct conv_stream {
+  std::byte const *at = nullptr, *first = nullptr, *end = nullptr;
+  std::int64_t step = 0;
+};
+
 /// The argument of a kernel: filled by C++, its last part written by the kernel itself.
 /// conv_frame_bytes() long.
 struct conv_frame {
@@ -54,10 +60,10 @@ struct conv_frame {
   void const* b = nullptr;  ///< the first tap in the panel
   conv_walk walk;
   /// What is prefetched, in bytes from the panel: a line more for each tile, from the first again
-  /// at the end. The kernel leaves in `ahead` where to go on. Of narrow groups inputs are
-  /// prefetched: `ahead` bytes from a tile's, rows of `ahead_row` bytes.
-  std::int64_t ahead = 0, ahead_first = 0, ahead_end = 0, ahead_row = 0;
-  std::int64_t pair = 0;  ///< of tiles: bytes to a second panel beside this one; 0: none
+  /// at the end. The kernel leaves in `ahead` where to go on.
+  std::int64_t ahead = 0, ahead_first = 0, ahead_end = 0;
+  conv_stream inputs, weights;  ///< of the next panel of narrow groups
+  std::int64_t pair = 0;        ///< of tiles: bytes to a second panel beside this one; 0: none
   // Written by the kernel.
   void const* tile_a = nullptr;
   std::int64_t rows_left = 0, columns_left = 0, blocks_left = 0, pixels_left = 0, spilled = 0;
@@ -206,7 +212,7 @@ class conv_generator {
     for (int rows = least_rows_; rows <= most_rows_; ++rows) {
       if (!occurs(rows)) continue;
       a_.L(of_rows[rows]);
-      if (s_.groups.any()) prefetch_inputs(rows);
+      if (s_.groups.any()) prefetch_for_groups(rows);
       tile const t = tile_of(rows);
       if (s_.groups.spread == group_spread::in_place)
         emit_taps(rows, lane_tile(a_, s_.kind, rows, s_.groups, r));
@@ -261,13 +267,39 @@ class conv_generator {
   }
   group_tile group_sums(int rows) const { return {a_, s_.kind, rows, s_.vectors, s_.groups, r}; }
 
-  void prefetch_inputs(int rows) {
-    for (int i = 0; i < s_.groups.rows_ahead; ++i) {
-      if (i == 0)
-        a_.lea(g(r.count), a_.ptr[g(r.a0) + g(r.ahead)]);
+  // A tile of narrow groups has few bytes of many lines, which lie far apart.
+  void prefetch_for_groups(int rows) {
+    go_on(offsetof(conv_frame, inputs), s_.groups.inputs_ahead, group_sums(rows).input_bytes());
+    go_on(offsetof(conv_frame, weights), s_.groups.weights_ahead, cache_line);
+    for (int i = 0; i < origins_.accesses().ssize(); ++i)
+      if (origins_.accesses()[i].moves) prefetch_access(i, rows);
+  }
+  void go_on(std::size_t stream, int steps, int bytes_of_step) {
+    xb::Reg64 const at = g(r.count);
+    if (steps == 0) return;
+    a_.mov(at, field(stream + offsetof(conv_stream, at)));
+    for (int i = 0; i < steps; ++i) {
+      for (int line = 0; line < bytes_of_step; line += cache_line)
+        a_.prefetcht1(a_.ptr[at + bytes(line)]);
+      a_.add(at, field(stream + offsetof(conv_stream, step)));
+    }
+    a_.cmp(at, field(stream + offsetof(conv_stream, end)));
+    a_.cmovae(at, field(stream + offsetof(conv_stream, first)));
+    a_.mov(field(stream + offsetof(conv_stream, at)), at);
+  }
+  // This tile's pixels.
+  void prefetch_access(int i, int rows) {
+    epilogue_access const& access = origins_.accesses()[i];
+    xb::Reg64 const at = g(r.count);
+    int const wide = access.across == columns::unit ? s_.vectors * lanes_of(s_.level) : 1;
+    for (int row = 0; row < rows; ++row) {
+      if (row == 0)
+        origins_.load(at, i);
       else
-        a_.add(g(r.count), field(offsetof(conv_frame, ahead_row)));
-      group_sums(rows).prefetch(r.count);
+        a_.add(at, field(origins_.field_of(i, offsetof(conv_frame::access, row_stride))));
+      for (int line = 0; line < wide * size_of(access.type); line += cache_line)
+        access.output ? a_.prefetchw(a_.ptr[at + bytes(line)])
+                      : a_.prefetcht0(a_.ptr[at + bytes(line)]);
     }
   }
 

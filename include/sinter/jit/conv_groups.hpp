@@ -29,7 +29,7 @@ struct conv_groups {
   int taps = 1;
   int stride = 1, dilation = 1;
   extent column = 0;
-  int rows_ahead = 0;  ///< rows of inputs to prefetch for each tile
+  int inputs_ahead = 0, weights_ahead = 0;  ///< inputs and lines that each tile prefetches
   constexpr bool any() const { return in > 0; }
   friend bool operator==(conv_groups const&, conv_groups const&) = default;
 };
@@ -85,14 +85,10 @@ class group_tile {
     if (words()) set(low_mask, 0x55555555);
   }
 
-  /// Inputs of one kernel row, from `base` on.
-  void prefetch(int base) {
-    std::int64_t const panel =
-        (vectors_ - 1) * source_bytes() + channels(true) * size_of(row_of(kind_).a);
-    int const reach = (rows_ - 1) * g_.stride + (g_.taps - 1) * g_.dilation;
-    for (int at = 0; at <= reach; ++at)
-      for (std::int64_t line = 0; line < panel; line += 64)
-        a_.prefetcht1(a_.ptr[assembler::at(base, at * g_.column + line)]);
+  /// Of an input, what a panel reads.
+  int input_bytes() const {
+    return static_cast<int>((vectors_ - 1) * source_bytes()) +
+           channels(true) * size_of(row_of(kind_).a);
   }
 
   void clear() { loop_.clear(); }

@@ -18,7 +18,7 @@ namespace sinter::inline SINTER_ABI::jit {
 
 /// Which weight meets a unit in a lane of a sum. Groups have as many outputs as inputs.
 struct lane_order {
-  int units = 0;    ///< of a group: 2, 4, 8
+  int units = 0;    ///< of a group: 2, 4, 8, 16
   int vectors = 0;  ///< of outputs; as a unit has channels
 
   static constexpr int sums = 4;
@@ -103,10 +103,14 @@ class lane_tile {
     }
   }
   void load_pixel(xb::Address const& from, int version) {
-    if (version == 0) return a_.vmovups(xb::Zmm(pixel), from);
-    a_.vpermpd(xb::Zmm(pixel), from, swapped(order_.moved(version) / 2));
+    int const moved = order_.moved(version);
+    if (moved > 0 && order_.units < lanes_of(a_.level()))
+      return a_.vpermpd(xb::Zmm(pixel), from, swapped(moved / 2));
+    a_.vmovups(xb::Zmm(pixel), from);
+    if (moved > 0)
+      a_.vshuff64x2(xb::Zmm(pixel), xb::Zmm(pixel), xb::Zmm(pixel), swapped(moved / 4));
   }
-  /// For VPERMPD: pair i of a vector's lanes is pair i ^ by.
+  /// Part i is part i ^ by: of VPERMPD's pairs of lanes in each half, of VSHUFF64X2's quarters.
   static std::uint8_t swapped(int by) {
     int order = 0;
     for (int i = 0; i < 4; ++i) order |= (i ^ by) << 2 * i;

@@ -78,6 +78,11 @@ class epilogue_origins {
     if (i >= held()) a_.mov(field(field_of(i, at_.at)), g(at_.spare));
   }
 
+  /// to = the address of access i.
+  void load(xb::Reg64 const& to, int i) const {
+    i < held() ? a_.mov(to, g(at_.registers[index(i)])) : a_.mov(to, field(field_of(i, at_.at)));
+  }
+
   /// To the next row, pixel, window: by the field `stride` of each access that moves. Or by `rows` of them; -1: by as
   /// many as the frame's field `count` says.
   void advance(std::size_t stride, int rows = 1, std::size_t count = 0) const {
