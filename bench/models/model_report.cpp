@@ -40,6 +40,9 @@ bool takes_part(std::vector<model_row> const& rows, char const* contender) {
                      [&](model_row const& r) { return r.median_ms(contender) > 0; });
 }
 
+/// The most that Graph's time over anybody's can be.
+double graph_by_bound(model_row const& r) { return ratio(r.median_ms("graph"), r.bound_ms); }
+
 /// Of another contender, how many times Sinter's time; of threads, how many times as fast they are.
 double other_ratio(model_row const& r, column const& c) {
   bool const threads = std::string_view(c.contender) == "two_threads";
@@ -66,6 +69,7 @@ void print_mean(std::vector<model_row> const& rows, std::string const& precision
   add("Sinter/raw",
       [](model_row const& r) { return ratio(r.median_ms("sinter"), r.median_ms("raw")); });
   for (column const& c : others) add(c.head, [&](model_row const& r) { return other_ratio(r, c); });
+  add("graph/bound", graph_by_bound);
   if (!text.empty()) std::printf("\nGeometric means, %s:%s\n", precision.c_str(), text.c_str());
 }
 
@@ -100,6 +104,7 @@ json network_of(model_row const& r) {
           {"threads", r.threads},
           {"part_of_peak", r.part_of_peak()},
           {"part_of_peak_without_linear", r.window_part_of_peak()},
+          {"bound_ms", r.bound_ms},
           {"arena", r.arena},
           {"intermediates", r.intermediates},
           {"least_arena", r.least},
@@ -156,7 +161,8 @@ void print_summary(std::vector<model_row> const& rows) {
   std::printf(
       "\n## Networks\n\n"
       "| model | type | images | Sinter ms | %% of peak | without linear layers | Sinter/raw |%s "
-      "arena / least / all MB | copies |\n|---|---|--:|--:|--:|--:|--:|%s--:|--:|\n",
+      "bound ms | graph/bound | arena / least / all MB | copies |\n"
+      "|---|---|--:|--:|--:|--:|--:|%s--:|--:|--:|--:|\n",
       heads.c_str(), lines.c_str());
   for (model_row const& r : rows) {
     std::string middle;
@@ -166,11 +172,12 @@ void print_summary(std::vector<model_row> const& rows) {
         middle += figure(other_ratio(r, c), 3);
         middle += " |";
       }
-    std::printf("| %s | %s | %lld | %s | %s | %s | %s |%s %s / %s / %s | %d |\n", r.model.c_str(),
-                r.precision.c_str(), static_cast<long long>(r.batch),
+    std::printf("| %s | %s | %lld | %s | %s | %s | %s |%s %s | %s | %s / %s / %s | %d |\n",
+                r.model.c_str(), r.precision.c_str(), static_cast<long long>(r.batch),
                 figure(r.median_ms("sinter"), 3).c_str(), figure(r.part_of_peak(), 1, 100).c_str(),
                 figure(r.window_part_of_peak(), 1, 100).c_str(),
                 figure(ratio(r.median_ms("sinter"), r.median_ms("raw")), 3).c_str(), middle.c_str(),
+                figure(r.bound_ms, 3).c_str(), figure(graph_by_bound(r), 3).c_str(),
                 figure(r.arena, 1, 1e-6).c_str(), figure(r.least, 1, 1e-6).c_str(),
                 figure(r.intermediates, 1, 1e-6).c_str(), r.copies);
   }

@@ -283,6 +283,11 @@ group_row row_of(race& r, ceilings const& top, int i, double weights) {
   g.linear = ours.is_linear(i);
   return g;
 }
+/// What group i takes at least: its multiply-adds, with pixels of the image, at the peak, or its weights read once.
+double least_ms(profile& ours, ceilings const& top, int i, double weights) {
+  double const adds = top.flops > 0 ? ours.flops_inside(i) / top.flops : 0;
+  return 1e3 * std::max(adds, top.seconds_of(ours.weight_bytes(i), weights));
+}
 /// Groups that run together are one row.
 void join_row(group_row& to, group_row const& g) {
   to.ms += g.ms;
@@ -302,6 +307,7 @@ void fill_groups(model_row& row, race& r, ceilings const& top) {
   profile& ours = r.ours();
   double weights = 0;
   for (int i = 0; i < ours.count(); ++i) weights += ours.weight_bytes(i);
+  for (int i = 0; i < ours.count(); ++i) row.bound_ms += least_ms(ours, top, i, weights);
   for (int i = 0; i < ours.count(); ++i) {
     int const last = ours.last_with(i);
     group_row g = row_of(r, top, i, weights);

@@ -49,6 +49,8 @@ struct model_row {
   std::map<std::string, std::string> details, absent;  ///< by contender
   double flops = 0, bytes = 0, peak = 0;
   double window_flops = 0, window_ms = 0;  ///< without linear layers
+  double bound_ms =
+      0;  ///< no implementation by direct convolution takes less: docs/benchmarking.md
   double arena = 0, intermediates = 0, least = 0;
   int copies = 0;
   std::vector<group_row> groups;

@@ -16,6 +16,46 @@ double bytes_of(sinter::tensor_desc const& d) {
   return static_cast<double>(sinter::element_count(d.dims) * sinter::size_of(d.type));
 }
 
+/// The part of a convolution's taps that meets pixels of the image, and not its padding.
+double part_inside(sinter::problem const& p, int step) {
+  sinter::step const& s = p.chain.steps[step];
+  sinter::contraction_attrs const& a = p.chain.attrs(s);
+  sinter::shape const out = sinter::value_dims(p, sinter::step_ref(step));
+  sinter::shape const& w = p.operands[at(s.args[1].index)].dims;
+  sinter::shape const in = sinter::value_dims(p, s.args[0]);
+  double part = 1;
+  for (int axis = 0; axis < 2; ++axis) {
+    sinter::extent const outputs = out[axis + 1], taps = w[axis + 1];
+    sinter::extent inside = 0;
+    for (sinter::extent o = 0; o < outputs; ++o)
+      for (sinter::extent t = 0; t < taps; ++t) {
+        sinter::extent const pixel = o * a.stride[axis] - a.pad_begin[axis] + t * a.dilation[axis];
+        inside += pixel >= 0 && pixel < in[axis + 1] ? 1 : 0;
+      }
+    part *= static_cast<double>(inside) / static_cast<double>(outputs * taps);
+  }
+  return part;
+}
+
+/// Of all contractions. `inside`: a tap in the padding is no work.
+double flops_of(sinter::problem const& p, bool inside) {
+  double sum = 0;
+  for (int i = 0; i < p.chain.steps.ssize(); ++i) {
+    sinter::step const& s = p.chain.steps[i];
+    if (s.contraction < 0) continue;
+    sinter::shape const& w = p.operands[at(s.args[1].index)].dims;
+    double terms = 1;
+    if (s.code == sinter::op::matmul)
+      terms = static_cast<double>(w[p.chain.attrs(s).transposed_weight ? 1 : 0]);
+    else
+      for (int j = 1; j < w.ssize(); ++j) terms *= static_cast<double>(w[j]);
+    if (inside && s.code == sinter::op::conv2d) terms *= part_inside(p, i);
+    sum += 2 * terms *
+           static_cast<double>(sinter::element_count(sinter::value_dims(p, sinter::step_ref(i))));
+  }
+  return sum;
+}
+
 }  // namespace
 
 profile::profile(sinter::network const& net)
@@ -87,23 +127,8 @@ std::string profile::implementation(int i) const {
   return text;
 }
 
-double profile::flops(int i) const {
-  sinter::problem const& p = problem(i);
-  double sum = 0;
-  for (int s = 0; s < p.chain.steps.ssize(); ++s) {
-    sinter::step const& step = p.chain.steps[s];
-    if (step.contraction < 0) continue;
-    sinter::shape const& w = p.operands[at(step.args[1].index)].dims;
-    double terms = 1;
-    if (step.code == sinter::op::matmul)
-      terms = static_cast<double>(w[p.chain.attrs(step).transposed_weight ? 1 : 0]);
-    else
-      for (int j = 1; j < w.ssize(); ++j) terms *= static_cast<double>(w[j]);
-    sum += 2 * terms *
-           static_cast<double>(sinter::element_count(sinter::value_dims(p, sinter::step_ref(s))));
-  }
-  return sum;
-}
+double profile::flops(int i) const { return flops_of(problem(i), false); }
+double profile::flops_inside(int i) const { return flops_of(problem(i), true); }
 double profile::activation_bytes(int i) const {
   sinter::problem const& p = problem(i);
   double sum = 0;

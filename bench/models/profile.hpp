@@ -44,6 +44,7 @@ class profile {
   std::string extents(int i) const;         ///< of what it reads: "1x56x56x64, 64x3x3x64"
   std::string implementation(int i) const;  ///< "jit:avx512:f32:8x48"
   double flops(int i) const;
+  double flops_inside(int i) const;  ///< without taps in the padding
   double activation_bytes(int i) const;
   double weight_bytes(int i) const;
   /// A linear layer: one pixel, or rows.
