@@ -1,12 +1,14 @@
 // Rows of elements written side by side: element j of row i goes to place j * count + i. A transpose of a small matrix.
 //
-// Two rows are zipped by whole vectors, more are transposed in tiles of four by four: in the vectors that GCC and Clang
-// have in the language, which become the shuffles of whatever is compiled for. What is left of a tile, and everything
-// where the language has no vectors, goes element by element. Knows elements by their size only; nothing is aligned.
+// Two rows are zipped by vectors of 16 bytes, more are transposed in tiles of four by four: in the vectors that GCC and
+// Clang have in the language, which become the shuffles of whatever is compiled for. What is left of a tile, and
+// everything where the language has no vectors, goes element by element. Knows elements by their size only; nothing is
+// aligned.
 #pragma once
 
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "../core/shape.hpp"
 
@@ -53,8 +55,13 @@ class row_interleaver {
   // As a typedef: an alias template would lose the attribute in Clang 14.
   typedef Element words __attribute__((vector_size(4 * sizeof(Element))));
 
-  static words load(std::byte const* from) noexcept {
-    words v;
+  /// Elements of each row that are zipped at a time.
+  static constexpr int zipped = 16 / static_cast<int>(sizeof(Element));
+  typedef Element zip_words __attribute__((vector_size(16)));
+
+  template <class Vector = words>
+  static Vector load(std::byte const* from) noexcept {
+    Vector v;
     std::memcpy(&v, from, sizeof v);
     return v;
   }
@@ -62,25 +69,33 @@ class row_interleaver {
   static void store(std::byte* to, Vector const& v) noexcept {
     std::memcpy(to, &v, sizeof v);
   }
-  /// Where four columns begin, the last ones again where four do not divide them; `end` once all are done.
-  static extent next_columns(extent j, extent end) noexcept {
-    return j + 8 <= end || j + 4 == end ? j + 4 : end - 4;
+  /// Where the next `n` columns begin, the last ones again where n does not divide them; `end` once all are done.
+  static extent next_columns(extent j, extent end, extent n) noexcept {
+    return j + 2 * n <= end || j + n == end ? j + n : end - n;
+  }
+
+  /// Of both vectors what the indices say.
+  template <int... I>
+  static zip_words both(zip_words a, zip_words b, std::integer_sequence<int, I...>) noexcept {
+    return __builtin_shufflevector(a, b, I...);
+  }
+  /// Elements From, From + 1, ... of both vectors in turn.
+  template <int From, int... I>
+  static constexpr auto from(std::integer_sequence<int, I...>) noexcept {
+    return std::integer_sequence<int, (From + I / 2 + I % 2 * zipped)...>{};
   }
 
   /// Gives how many elements of each row are written.
   extent zip(std::byte* to, extent length) const noexcept {
-    if (length < 4) return 0;
+    constexpr std::make_integer_sequence<int, zipped> all{};
+    if (length < zipped) return 0;
     std::byte const* const first = row(0, 0);
     std::byte const* const second = row(1, 0);
-    for (extent j = 0; j < length; j = next_columns(j, length)) {
-      words const a = load(first + j * size), b = load(second + j * size);
+    for (extent j = 0; j < length; j = next_columns(j, length, zipped)) {
+      auto const a = load<zip_words>(first + j * size), b = load<zip_words>(second + j * size);
       std::byte* const at = to + 2 * j * size;
-      if constexpr (8 * size <= 16) {
-        store(at, __builtin_shufflevector(a, b, 0, 4, 1, 5, 2, 6, 3, 7));
-      } else {
-        store(at, __builtin_shufflevector(a, b, 0, 4, 1, 5));
-        store(at + 4 * size, __builtin_shufflevector(a, b, 2, 6, 3, 7));
-      }
+      store(at, both(a, b, from<0>(all)));
+      store(at + 16, both(a, b, from<zipped / 2>(all)));
     }
     return length;
   }
@@ -100,7 +115,7 @@ class row_interleaver {
   void transpose_four(int i, int last, std::byte* to, extent end) const noexcept {
     std::byte const* const rows[] = {row(i, 0), row(i + 1, 0), row(i + 2, 0), row(last, 0)};
     extent const column = count_ * size;
-    for (extent j = 0; j < end; j = next_columns(j, end)) {
+    for (extent j = 0; j < end; j = next_columns(j, end, 4)) {
       extent const from = j * size;
       words const a = load(rows[0] + from), b = load(rows[1] + from);
       words const c = load(rows[2] + from), d = load(rows[3] + from);
