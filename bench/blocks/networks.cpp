@@ -10,22 +10,8 @@ block const network_blocks[] = {
      "conv2d(x, w1, pad=1) | add b1:vector | relu -> ~h;"
      "conv2d(~h, w2, pad=1) | add b2:vector | add x:tensor | relu",
      {{"x", {1, 56, 56, 64}}, {"w1", {64, 3, 3, 64}}, {"w2", {64, 3, 3, 64}}}},
-    {"resnet50.bottleneck",
-     "conv2d(x, w1) | add b1:vector | relu -> ~h;"
-     "conv2d(~h, w2, pad=1) | add b2:vector | relu -> ~i;"
-     "conv2d(~i, w3) | add b3:vector | add x:tensor | relu",
-     {{"x", {1, 28, 28, 512}},
-      {"w1", {128, 1, 1, 512}},
-      {"w2", {128, 3, 3, 128}},
-      {"w3", {512, 1, 1, 128}}}},
-    {"mobilenet_v2.inverted_residual",
-     "conv2d(x, w1) | add b1:vector | clip(0, 6) -> ~h;"
-     "conv2d(~h, w2, pad=1, groups=144) | add b2:vector | clip(0, 6) -> ~i;"
-     "conv2d(~i, w3) | add b3:vector | add x:tensor",
-     {{"x", {1, 56, 56, 24}},
-      {"w1", {144, 1, 1, 24}},
-      {"w2", {144, 3, 3, 1}},
-      {"w3", {24, 1, 1, 144}}}},
+    bottleneck("resnet50.bottleneck", 28, 512, 128, 512),
+    inverted_residual("mobilenet_v2.inverted_residual", 56, 24, 144, 24),
     {"bert_base.mlp",
      "matmul(x, w1) | add b1:vector | gelu_tanh -> ~h;"
      "matmul(~h, w2) | add b2:vector | add x:tensor",

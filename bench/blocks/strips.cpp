@@ -11,43 +11,15 @@ block const blocks_in_strips[] = {
      "conv2d(x, w1, pad=1, groups=32) | add b1:vector | clip(0, 6) -> ~h;"
      "conv2d(~h, w2) | add b2:vector",
      {{"x", {1, 112, 112, 32}}, {"w1", {32, 3, 3, 1}}, {"w2", {16, 1, 1, 32}}}},
-    {"mobilenet_v2.features.2",
-     "conv2d(x, w1) | add b1:vector | clip(0, 6) -> ~h;"
-     "conv2d(~h, w2, stride=2, pad=1, groups=96) | add b2:vector | clip(0, 6) -> ~i;"
-     "conv2d(~i, w3) | add b3:vector",
-     {{"x", {1, 112, 112, 16}},
-      {"w1", {96, 1, 1, 16}},
-      {"w2", {96, 3, 3, 1}},
-      {"w3", {24, 1, 1, 96}}}},
-    {"mobilenet_v2.features.3",
-     "conv2d(x, w1) | add b1:vector | clip(0, 6) -> ~h;"
-     "conv2d(~h, w2, pad=1, groups=144) | add b2:vector | clip(0, 6) -> ~i;"
-     "conv2d(~i, w3) | add b3:vector | add x:tensor",
-     {{"x", {1, 56, 56, 24}},
-      {"w1", {144, 1, 1, 24}},
-      {"w2", {144, 3, 3, 1}},
-      {"w3", {24, 1, 1, 144}}}},
-    {"mobilenet_v2.features.5",
-     "conv2d(x, w1) | add b1:vector | clip(0, 6) -> ~h;"
-     "conv2d(~h, w2, pad=1, groups=192) | add b2:vector | clip(0, 6) -> ~i;"
-     "conv2d(~i, w3) | add b3:vector | add x:tensor",
-     {{"x", {1, 28, 28, 32}},
-      {"w1", {192, 1, 1, 32}},
-      {"w2", {192, 3, 3, 1}},
-      {"w3", {32, 1, 1, 192}}}},
+    inverted_residual("mobilenet_v2.features.2", 112, 16, 96, 24, 2),
+    inverted_residual("mobilenet_v2.features.3", 56, 24, 144, 24),
+    inverted_residual("mobilenet_v2.features.5", 28, 32, 192, 32),
     {"densenet121.denselayer6",
      "mul(x, s:vector) | add t:vector | relu -> ~a;"
      "conv2d(~a, w1) | add b1:vector | relu -> ~n;"
      "conv2d(~n, w2, pad=1)",
      {{"x", {1, 56, 56, 224}}, {"w1", {128, 1, 1, 224}}, {"w2", {32, 3, 3, 128}}}},
-    {"resnet50.layer1.0",
-     "conv2d(x, w1) | add b1:vector | relu -> ~a;"
-     "conv2d(~a, w2, pad=1) | add b2:vector | relu -> ~n;"
-     "conv2d(~n, w3) | add b3:vector | relu",
-     {{"x", {1, 56, 56, 64}},
-      {"w1", {64, 1, 1, 64}},
-      {"w2", {64, 3, 3, 64}},
-      {"w3", {256, 1, 1, 64}}}},
+    bottleneck("resnet50.layer1.0", 56, 64, 64, 256),
 };
 
 line_up apart_and_together(work const& w) {
@@ -64,8 +36,7 @@ void add(selection const& s, std::vector<group>& groups) {
     for (sinter::extent images : {1, 4, 16})
       for (std::string const precision : {"f32", "bf16"}) {
         group g;
-        g.name =
-            std::string("blocks/strips/") + b.name + "/" + std::to_string(images) + "/" + precision;
+        g.name = "blocks/strips/" + b.name + "/" + std::to_string(images) + "/" + precision;
         g.table = "blocks/strips " + precision;
         work w = with_precision({b.chain, b.extents}, precision);
         w.extents["x"][0] = images;
