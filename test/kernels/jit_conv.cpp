@@ -269,18 +269,23 @@ TEST_CASE("ones: a 2x2 of ones is 4, and every output counts its taps") {
 // As for products: equal terms lose the same part of a unit in the last place in each addition to a sum of one size.
 // A run that begins anew goes on with what the last one's last block left, so a block may be twice as long.
 TEST_CASE("the error of a long sum of kernel rows grows with its blocks, not with all terms") {
-  conv const v{.h = 7, .w = 14, .ic = 512, .oc = 5, .kh = 7, .kw = 7};
-  float const term = 1.0F + 0x1.ccp-13F;
-  std::vector<float> const x(static_cast<std::size_t>(element_count(v.source())), term),
-      w(static_cast<std::size_t>(element_count(v.weight())), 1.0F);
-  double const k = 49 * 512, exact = k * static_cast<double>(term);
-  double const block = static_cast<double>(jit::sum_block);
-  double const additions = 2 * (block + 8) + 2 + k / block + 7;
-  for (isa level : jit_levels()) {
-    problem p = problem_from(v, "");
-    p.max_isa = level;
-    for (float y : run_dense<float>(p, {x.data(), w.data()}))
-      CHECK(std::abs(static_cast<double>(y) - exact) <= (additions + 2) * 0x1p-24 * exact);
+  // Runs of more than two blocks; kernel rows that are one. Of these terms a single sum loses more than is allowed.
+  for (auto const& [v, term] :
+       {std::pair{conv{.h = 7, .w = 14, .ic = 512, .oc = 5, .kh = 7, .kw = 7}, 1.0F + 0x1.ccp-13F},
+        std::pair{conv{.h = 7, .w = 14, .ic = 256, .oc = 5, .kh = 7, .kw = 3},
+                  1.0F + 0x1.ff4p-2F}}) {
+    std::vector<float> const x(static_cast<std::size_t>(element_count(v.source())), term),
+        w(static_cast<std::size_t>(element_count(v.weight())), 1.0F);
+    double const k = static_cast<double>(v.kh * v.kw * v.ic);
+    double const exact = k * static_cast<double>(term);
+    double const block = static_cast<double>(jit::sum_block);
+    double const additions = 2 * (block + 8) + 2 + k / block + 7;
+    for (isa level : jit_levels()) {
+      problem p = problem_from(v, "");
+      p.max_isa = level;
+      for (float y : run_dense<float>(p, {x.data(), w.data()}))
+        CHECK(std::abs(static_cast<double>(y) - exact) <= (additions + 2) * 0x1p-24 * exact);
+    }
   }
 }
 

@@ -33,7 +33,7 @@ struct conv_code {
 inline kernel_key key_of(conv_shape const& s, epilogue_accesses const& accesses, chain const& c) {
   kernel_key key('c');
   key.add(s.level).add(s.kind).add(s.looped_epilogue).add(s.vectors).add(s.tail_lanes);
-  key.add(s.counts).add(s.run).add(accesses.size());
+  key.add(s.counts).add(s.run).add(s.sums_by_row).add(accesses.size());
   auto const& [spread, in, out, per_vector, in_last, taps, stride, dilation, column, inputs_ahead,
                weights_ahead] = s.groups;
   key.add(s.line.size());

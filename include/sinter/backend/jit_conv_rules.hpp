@@ -196,10 +196,13 @@ inline void set_shapes(conv_plan& plan, epilogue const& e, tensor_desc const& sr
       s.looped_epilogue = wants_loop(e, plan.level);
       s.vectors = static_cast<int>((columns + lanes - 1) / lanes);
       s.tail_lanes = static_cast<int>(columns % lanes);
-      if (plan.narrow())
+      if (plan.narrow()) {
         s.groups = groups_of(plan, r, columns, column_bytes(plan, src));
-      else
-        s.run = plan.run(r);
+        continue;
+      }
+      s.run = plan.run(r);
+      extent const of_row = plan.run(conv_run::kernel_row);
+      s.sums_by_row = of_row >= sum_block && of_row * plan.kernel_rows > 2 * sum_block;
     }
 }
 

@@ -29,7 +29,8 @@ struct conv_shape {
   int tail_lanes = 0;     ///< valid lanes of its last vector; 0: all
   row_counts counts = 0;  ///< tiles that occur; none: the kernel is not needed
   extent run = 0;
-  line_tiles line;  ///< of whole lines; none: all pixels of a strip have the same taps
+  bool sums_by_row = false;  ///< long sums: those of each kernel row are a block (sum_block)
+  line_tiles line;           ///< of whole lines; none: all pixels of a strip have the same taps
   conv_groups groups;
   friend bool operator==(conv_shape const&, conv_shape const&) = default;
 };
@@ -263,6 +264,7 @@ class conv_generator {
   tile tile_of(int rows) const {
     tile t{s_.kind, rows, s_.vectors, s_.run, true};
     t.half_tail = fills_half(s_.level, s_.tail_lanes);
+    t.goes_on = s_.sums_by_row;
     return t;
   }
   group_tile group_sums(int rows) const { return {a_, s_.kind, rows, s_.vectors, s_.groups, r}; }
@@ -306,7 +308,7 @@ class conv_generator {
   template <class Tile>
   void emit_taps(int rows, Tile sums) {
     sums.clear();
-    each_tap_row([&] {
+    each_tap_row(sums, [&] {
       xb::Label next_column;
       a_.mov(g(r.count), field(offsetof(conv_frame, walk.tap_columns)));
       a_.mov(field(offsetof(conv_frame, columns_left)), g(r.count));
@@ -322,7 +324,7 @@ class conv_generator {
     tile t = tile_of(of.rows);
     Tile sums(a_, t, r);
     sums.clear();
-    each_tap_row([&] {
+    each_tap_row(sums, [&] {
       for (pixel_range const& pixels : of.taps) {
         if (pixels.empty()) {
           a_.add(g(r.a0), field(offsetof(conv_frame, walk.a_column)));
@@ -341,8 +343,8 @@ class conv_generator {
     return panel_layout{s_.kind, lanes_of(s_.level), s_.run, 0}.panel_bytes(s_.vectors);
   }
 
-  template <class F>
-  void each_tap_row(F&& columns) {
+  template <class Tile, class F>
+  void each_tap_row(Tile& sums, F&& columns) {
     xb::Label next_row, done;
     a_.mov(g(r.count), field(offsetof(conv_frame, walk.tap_rows)));
     a_.test(g(r.count), g(r.count));
@@ -353,7 +355,14 @@ class conv_generator {
     a_.add(g(r.a0), field(offsetof(conv_frame, walk.a_row)));
     a_.add(g(r.b), field(offsetof(conv_frame, walk.b_row)));
     a_.dec(field(offsetof(conv_frame, rows_left)));
-    a_.jnz(next_row, xb::CodeGenerator::T_NEAR);
+    if constexpr (requires { sums.end_block(); }) {
+      if (s_.sums_by_row) {
+        a_.jz(done, xb::CodeGenerator::T_NEAR);
+        sums.end_block();
+        a_.jmp(next_row, xb::CodeGenerator::T_NEAR);
+      }
+    }
+    if (!s_.sums_by_row) a_.jnz(next_row, xb::CodeGenerator::T_NEAR);
     a_.L(done);
   }
   template <class Tile>

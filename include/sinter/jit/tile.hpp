@@ -29,6 +29,8 @@ struct tile {
   bool half_tail = false;
   /// Rows at the start and at the end to which nothing is added.
   int rows_before = 0, rows_after = 0;
+  /// The sums go on behind these k elements, in blocks: end_block() stands between them.
+  bool goes_on = false;
 };
 
 /// For tile::half_tail.
@@ -91,7 +93,7 @@ class tile_loop {
     extent const steps = odd ? t_.k / k_step : (t_.k + k_step - 1) / k_step;
     int const unroll = t_.rows == 1 ? 8 : 4;
     extent const rounds = steps >= 2 * unroll ? steps / unroll : 0;
-    if (in_blocks())
+    if (in_blocks() && is_long())
       emit_blocks(rounds, unroll, step);
     else if (rounds > 0)
       emit_rounds(rounds, unroll, step);
@@ -115,6 +117,13 @@ class tile_loop {
         xb::Xmm const to = a_.vec(sum(i, j, 0));
         a_.vaddps(to, to, block_sum(i, j));
       }
+  }
+
+  /// Adds the sums so far to those of the blocks before.
+  void end_block() {
+    merge();
+    store_block_sums();
+    clear_sums();
   }
 
   /// Element of row i of the first operand, at an offset in bytes.
@@ -150,7 +159,8 @@ class tile_loop {
   int a_bytes() const { return a_step_bytes(t_.kind); }
   int b_bytes() const { return t_.vectors * lanes_of(a_.level()) * lane_step_bytes(t_.kind); }
 
-  bool in_blocks() const { return r_.frame >= 0 && t_.k > 2 * sum_block; }
+  bool is_long() const { return t_.k > 2 * sum_block; }
+  bool in_blocks() const { return r_.frame >= 0 && (t_.goes_on || is_long()); }
   xb::Address block_sum(int row, int vector) const {
     int const at = (row * t_.vectors + vector) * vector_bytes_of(a_.level());
     return a_.ptr[assembler::general(r_.frame) + bytes(r_.block_sums + at)];
@@ -213,9 +223,7 @@ class tile_loop {
     emit_counted_rounds(unroll, step);
     a_.dec(left);
     a_.jz(done, xb::CodeGenerator::T_NEAR);
-    merge();
-    store_block_sums();
-    clear_sums();
+    end_block();
     a_.mov(assembler::general(r_.count), static_cast<std::uint64_t>(in_block));
     a_.jmp(next, xb::CodeGenerator::T_NEAR);
     a_.L(done);

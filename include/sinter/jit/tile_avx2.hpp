@@ -21,6 +21,7 @@ class tile_avx2 {
     return loop_.multiply(one, one);  // there are no pairs here, so no lone element
   }
   void merge() { loop_.merge(); }
+  void end_block() { loop_.end_block(); }
 
  private:
   void step(int a, int b, int split) {

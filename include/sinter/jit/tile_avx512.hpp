@@ -30,6 +30,7 @@ class tile_avx512 {
                           [&](int a, int b, int split) { lone(a, b, split); });
   }
   void merge() { loop_.merge(); }
+  void end_block() { loop_.end_block(); }
 
  private:
   /// A register as vector j of a panel's step needs it.
