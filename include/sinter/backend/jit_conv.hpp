@@ -142,8 +142,8 @@ class conv_invocation final : public invocation {
     conv_block const in = inputs_of(geometry_, b);
     inputs_ = first_input(in);
     next_inputs_ = first_input(inputs_of(geometry_, next));
-    input_bytes_ = (in.image1 - in.image0 - 1) * geometry_.src.image +
-                   (in.y1 - in.y0 - 1) * row_ + (in.x1 - in.x0) * column_;
+    input_bytes_ = (in.image1 - in.image0 - 1) * geometry_.src.image + (in.y1 - in.y0 - 1) * row_ +
+                   (in.x1 - in.x0) * column_;
     if (plan_.copied) copy_inputs(in);
     strips_.clear();
     for_each_strip(plan_, geometry_, b, [&](conv_strip const& s, conv_run r) {
