@@ -37,7 +37,7 @@ struct problem_facts {
   /// Of the contraction: rows of all batches or output pixels, columns or output channels of a group, terms of each
   /// sum. -1: dynamic, or no contraction.
   extent rows = -1, columns = -1, terms = -1;
-  bool packed = true;      ///< the second operand of the contraction is a weight
+  bool packed = true;       ///< the second operand of the contraction is a weight
   bool dear_steps = false;  ///< a step takes many instructions: exponentials and their kin
   /// Of one call, from an executor that oneDNN has no part of: it would stay on the caller's thread.
   int lent_threads = 1;
