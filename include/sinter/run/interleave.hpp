@@ -75,14 +75,14 @@ class row_interleaver {
   }
 
   /// Of both vectors what the indices say.
-  template <int... I>
-  static zip_words both(zip_words a, zip_words b, std::integer_sequence<int, I...>) noexcept {
-    return __builtin_shufflevector(a, b, I...);
+  template <int... Lane>
+  static zip_words both(zip_words a, zip_words b, std::integer_sequence<int, Lane...>) noexcept {
+    return __builtin_shufflevector(a, b, Lane...);
   }
   /// Elements From, From + 1, ... of both vectors in turn.
-  template <int From, int... I>
-  static constexpr auto from(std::integer_sequence<int, I...>) noexcept {
-    return std::integer_sequence<int, (From + I / 2 + I % 2 * zipped)...>{};
+  template <int From, int... Lane>
+  static constexpr auto from(std::integer_sequence<int, Lane...>) noexcept {
+    return std::integer_sequence<int, (From + Lane / 2 + Lane % 2 * zipped)...>{};
   }
 
   /// Gives how many elements of each row are written.
