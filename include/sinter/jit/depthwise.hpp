@@ -57,6 +57,7 @@ class depthwise_generator {
                                          .high = 2,
                                          .scratch = 1};
   static constexpr int origin_registers[] = {3, 12, 13, 14, 15};
+  static constexpr extent most_prefetched_rows = 2;
   /// Dead when the sums are made.
   static constexpr register_set free_general =
       1U << 0 | 1U << 1 | 1U << 2 | 1U << 6 | 1U << 9 | 1U << 10 | 1U << 11;
@@ -181,6 +182,7 @@ class depthwise_generator {
     a_.L(border);
     emit_rows(taps, true);
     a_.L(summed);
+    if (columns == s_.width() && s_.stride <= most_prefetched_rows) prefetch_next_panel();
     taps.restore_order();
     int const tail = columns % s_.lanes();
     if (s_.looped_epilogue)
@@ -223,6 +225,30 @@ class depthwise_generator {
     }
     a_.add(g(r.weights), immediate(rows * s_.kernel_columns * taps.tap_bytes()));
     a_.sub(field(offsetof(depthwise_frame, taps_left)), immediate(rows));
+  }
+
+  // ---- prefetch --------------------------------------------------------------------------------
+
+  // Neighbouring pixels of a panel are all channels apart, which no hardware prefetcher follows far:
+  // the last kernel rows, which no line above has read, are fetched for the next panel. Of a line that
+  // two panels share, the first one has read it. (Measured in cold memory: f32 1.05 to 1.85 times as
+  // fast, bf16 up to 2; in warm memory 0 to 10% slower. To fetch outputs too gained nothing in f32.)
+  void prefetch_next_panel() {
+    constexpr int line_bytes = 64;
+    int const ahead = s_.width() * size_of(s_.src), stride = static_cast<int>(s_.stride);
+    // Columns are counted from the first output's own, behind the padding.
+    extent const pad = (std::min)(s_.pad, most_kernel_columns);
+    a_.imul(g(r.scratch), g(r.column), static_cast<int>(pad));
+    a_.add(g(r.row), g(r.scratch));
+    for (int row = 0; row < stride; ++row) {
+      a_.sub(g(r.row), g(r.tap_row));
+      a_.mov(g(r.at), g(r.row));
+      for (int column = 0; column < s_.pixels * stride; ++column) {
+        for (int line = 0; line < ahead; line += line_bytes)
+          a_.prefetcht1(a_.ptr[g(r.at) + bytes(ahead + line + line_bytes - 1)]);
+        a_.add(g(r.at), g(r.column));
+      }
+    }
   }
 
   // ---- epilogue --------------------------------------------------------------------------------
